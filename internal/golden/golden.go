@@ -1,0 +1,78 @@
+// Package golden finds the conformance data that tests compare with.
+//
+// The data lives outside the repository: QUICKDRAFT_GOLDEN names its folder, and without it ../shared/golden beside the
+// checkout is used. A test whose data is absent is skipped with a message; .ci/run fails instead.
+package golden
+
+import (
+	"compress/gzip"
+	"encoding/json"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+)
+
+// Root returns the folder of the conformance data and whether it exists.
+func Root() (string, bool) {
+	root := os.Getenv("QUICKDRAFT_GOLDEN")
+	if root == "" {
+		_, file, _, _ := runtime.Caller(0)
+		root = filepath.Join(filepath.Dir(file), "..", "..", "..", "shared", "golden")
+	}
+	info, err := os.Stat(root)
+	return root, err == nil && info.IsDir()
+}
+
+// Dir returns the folder of one set ("archs", "quants", "tokenizers", ...) and skips the test when it is absent.
+func Dir(t testing.TB, set string) string {
+	t.Helper()
+	root, ok := Root()
+	dir := filepath.Join(root, set)
+	if info, err := os.Stat(dir); !ok || err != nil || !info.IsDir() {
+		t.Skipf("golden set %q not found under %s: set QUICKDRAFT_GOLDEN to the folder that holds it", set, root)
+	}
+	return dir
+}
+
+// Count reports how many cases of a set ran; .ci/run reads the line and compares it with the set's own count.
+func Count(t testing.TB, set string, n int) {
+	t.Helper()
+	t.Logf("golden %s: %d cases", set, n)
+	if n == 0 {
+		t.Errorf("golden %s: no case ran", set)
+	}
+}
+
+// Read returns the content of a file, unpacked when its name ends in .gz.
+func Read(t testing.TB, path string) []byte {
+	t.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var r io.Reader = f
+	if strings.HasSuffix(path, ".gz") {
+		z, err := gzip.NewReader(f)
+		if err != nil {
+			t.Fatalf("%s: %v", path, err)
+		}
+		r = z
+	}
+	data, err := io.ReadAll(r)
+	if err != nil {
+		t.Fatalf("%s: %v", path, err)
+	}
+	return data
+}
+
+// ReadJSON decodes a JSON file (.json or .json.gz) into v.
+func ReadJSON(t testing.TB, path string, v any) {
+	t.Helper()
+	if err := json.Unmarshal(Read(t, path), v); err != nil {
+		t.Fatalf("%s: %v", path, err)
+	}
+}

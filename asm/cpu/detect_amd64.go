@@ -1,0 +1,25 @@
+package cpu
+
+import "github.com/klauspost/cpuid/v2"
+
+// detect returns the bit set of present levels. cpuid reports AVX and the AVX-512 features only when XCR0 says that the
+// operating system saves YMM, respectively opmask and ZMM, state.
+func detect() uint8 {
+	has := cpuid.CPU.Supports
+	set := uint8(1 << Go)
+	if !has(cpuid.AVX, cpuid.AVX2, cpuid.FMA3, cpuid.F16C, cpuid.BMI2) {
+		return set
+	}
+	set |= 1 << AVX2
+	if has(cpuid.AVXVNNI) {
+		set |= 1 << AVXVNNI
+	}
+	if !has(cpuid.AVX512F, cpuid.AVX512BW, cpuid.AVX512VL, cpuid.AVX512DQ) {
+		return set
+	}
+	set |= 1 << AVX512
+	if has(cpuid.AVX512VNNI) {
+		set |= 1 << VNNI
+	}
+	return set
+}

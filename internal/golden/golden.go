@@ -7,6 +7,7 @@ package golden
 import (
 	"compress/gzip"
 	"encoding/json"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -37,10 +38,21 @@ func Dir(t testing.TB, set string) string {
 	return dir
 }
 
-// Count reports how many cases of a set ran; .ci/run reads the line and compares it with the set's own count.
+// Count reports how many cases of a set ran: in the test's log, and as a line "set n" appended to the file that
+// QUICKDRAFT_GOLDEN_LOG names, which .ci/run compares with the set's own count.
 func Count(t testing.TB, set string, n int) {
 	t.Helper()
 	t.Logf("golden %s: %d cases", set, n)
+	if path := os.Getenv("QUICKDRAFT_GOLDEN_LOG"); path != "" {
+		f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		if _, err := fmt.Fprintf(f, "%s %d\n", set, n); err != nil {
+			t.Fatal(err)
+		}
+	}
 	if n == 0 {
 		t.Errorf("golden %s: no case ran", set)
 	}

@@ -1,0 +1,197 @@
+package tensor
+
+import (
+	"fmt"
+
+	"quickdraft/quant"
+)
+
+// Proj is one matrix of a MatMuls call.
+type Proj struct {
+	Dst  F32       // (tokens, W.Rows)
+	W    *Mat      // (W.Rows, W.Cols)
+	Bias []float32 // (W.Rows), added to every row; nil for none
+}
+
+// maxProj is the largest number of matrices in one MatMuls call.
+const maxProj = 8
+
+// blockBytes is the weight that a worker multiplies with all tokens before it goes on, when there are more tokens than
+// one kernel takes: it stays in the L2 cache beside the activations.
+const blockBytes = 256 << 10
+
+// MatMul is dst = x * w^T: dst is (tokens, w.Rows), x is (tokens, w.Cols).
+func (c *CPU) MatMul(dst F32, w *Mat, x F32) {
+	c.MatMuls(x, Proj{Dst: dst, W: w})
+}
+
+// MatMuls multiplies several matrices with the same x, (tokens, Cols): activations are quantised once and the workers
+// are woken once. Each result is a function of its row of x and of the matrix alone.
+func (c *CPU) MatMuls(x F32, out ...Proj) {
+	t := &c.mm
+	if len(out) > maxProj || x.Rows > c.maxTokens {
+		panic(fmt.Sprintf("tensor: MatMuls of %d matrices and %d tokens, at most %d and %d", len(out), x.Rows, maxProj,
+			c.maxTokens))
+	}
+	t.x, t.nOut, t.quantised, t.bytes = x, len(out), false, 0
+	for i, p := range out {
+		if p.W.Cols != x.Cols || p.Dst.Cols != p.W.Rows || p.Dst.Rows != x.Rows || p.Bias != nil && len(p.Bias) != p.W.Rows {
+			panic(fmt.Sprintf("tensor: MatMuls of %q (%d x %d) with x (%d, %d) into (%d, %d), %d biases", p.W.Name, p.W.Rows,
+				p.W.Cols, x.Rows, x.Cols, p.Dst.Rows, p.Dst.Cols, len(p.Bias)))
+		}
+		t.out[i] = p
+		t.bytes += len(p.W.Tiles)
+		t.quantised = t.quantised || !p.W.format.Float
+	}
+	if t.quantised && x.Rows*quant.ActBytes(x.Cols) > len(t.acts) {
+		panic(fmt.Sprintf("tensor: MatMuls of (%d, %d), more than NewCPU was told", x.Rows, x.Cols))
+	}
+	t.pickKernels()
+	c.run(t, t.bytes*x.Rows)
+}
+
+// matmulTask is the work of one MatMuls call.
+type matmulTask struct {
+	pool      *Pool
+	x         F32
+	out       [maxProj]Proj
+	nOut      int
+	bytes     int  // of all tiles
+	quantised bool // some matrix takes int8 activations
+
+	chunks [3]chunk // the token counts of the kernels in use
+	// kernels is indexed by the matrix and then as chunks.
+	kernels [maxProj][3]quant.DotFunc
+	acts    []byte      // (maxTokens, ActBytes(maxCols))
+	scratch [][]float32 // a worker's output of a partial tile, (WideM, TileRows)
+}
+
+// chunk says that times kernels of m tokens each follow one another.
+type chunk struct{ m, times int }
+
+func (t *matmulTask) init(pool *Pool, maxTokens, maxCols int) {
+	t.pool = pool
+	t.acts = make([]byte, maxTokens*quant.ActBytes(roundUp(maxCols, quant.ActBlockCols)))
+	t.scratch = make([][]float32, pool.N())
+	for i := range t.scratch {
+		t.scratch[i] = make([]float32, quant.WideM*quant.TileRows)
+	}
+}
+
+// pickKernels splits the tokens into wide kernels of 16 and then one or two exact ones of 1 to 8.
+func (t *matmulTask) pickKernels() {
+	n := t.x.Rows
+	wide, rest := n/quant.WideM, n%quant.WideM
+	t.chunks = [3]chunk{{quant.WideM, wide}}
+	if rest > quant.MaxM {
+		t.chunks[1] = chunk{quant.MaxM, 1}
+		rest -= quant.MaxM
+	}
+	if rest > 0 {
+		t.chunks[2] = chunk{rest, 1}
+	}
+	for i := range t.nOut {
+		for k, c := range t.chunks {
+			if c.times > 0 {
+				t.kernels[i][k] = quant.Pick(t.out[i].W.Type, c.m).Dot
+			}
+		}
+	}
+}
+
+// Do quantises a share of the activations, waits for the others, and multiplies a share of the tiles. Shares are
+// contiguous and equal in bytes over all matrices together.
+func (t *matmulTask) Do(worker, nWorkers int) {
+	if t.quantised {
+		t.quantise(share(t.x.Rows*t.x.Cols/quant.ActBlockCols, worker, nWorkers))
+		if nWorkers > 1 {
+			t.pool.Sync(1)
+		}
+	}
+	lo, hi := share(t.bytes, worker, nWorkers)
+	for i := range t.nOut {
+		w := t.out[i].W
+		n := w.nTiles()
+		tile0 := min(max(ceilDiv(lo, w.tileSize), 0), n)
+		tile1 := min(max(ceilDiv(hi, w.tileSize), 0), n)
+		lo, hi = lo-len(w.Tiles), hi-len(w.Tiles)
+		if tile0 < tile1 {
+			t.multiply(i, tile0, tile1, t.scratch[worker])
+		}
+	}
+}
+
+// quantise does blocks [lo, hi) of 32 columns, counted over all rows of x.
+func (t *matmulTask) quantise(lo, hi int) {
+	quant.QuantizeRow(t.acts[lo*quant.ActBlockBytes:hi*quant.ActBlockBytes],
+		t.x.Data[lo*quant.ActBlockCols:hi*quant.ActBlockCols])
+}
+
+// multiply computes the rows of tiles [tile0, tile1) of matrix i for all tokens.
+func (t *matmulTask) multiply(i, tile0, tile1 int, scratch []float32) {
+	p := &t.out[i]
+	row0, row1 := tile0*quant.TileRows, min(tile1*quant.TileRows, p.W.Rows)
+	full := min(tile1, p.W.Rows/quant.TileRows) // tiles before the partial one
+	if t.x.Rows <= quant.MaxM || t.x.Rows == quant.WideM {
+		t.block(i, tile0, full)
+	} else {
+		for run := max(blockBytes/p.W.tileSize, 1); tile0 < full; tile0 += run {
+			t.block(i, tile0, min(tile0+run, full))
+		}
+	}
+	if full < tile1 {
+		t.partial(i, scratch)
+	}
+	if p.Bias != nil {
+		for r := range t.x.Rows {
+			addTo(p.Dst.Row(r)[row0:row1], p.Bias[row0:row1])
+		}
+	}
+}
+
+// block runs the kernels of all tokens over whole tiles.
+func (t *matmulTask) block(i, tile0, tile1 int) {
+	p := &t.out[i]
+	if tile0 >= tile1 {
+		return
+	}
+	tiles := &p.W.Tiles[tile0*p.W.tileSize]
+	row, stride := 0, p.Dst.Cols
+	for k, c := range t.chunks {
+		for range c.times {
+			act, actStride := t.act(p.W, row)
+			dst := &p.Dst.Data[row*stride+tile0*quant.TileRows]
+			t.kernels[i][k](dst, stride, tiles, tile1-tile0, act, actStride, p.W.Cols/p.W.format.BlockSize)
+			row += c.m
+		}
+	}
+}
+
+// partial computes the last tile of matrix i, of which only some rows exist, through scratch.
+func (t *matmulTask) partial(i int, scratch []float32) {
+	p := &t.out[i]
+	row0 := p.W.Rows / quant.TileRows * quant.TileRows
+	tiles := &p.W.Tiles[row0/quant.TileRows*p.W.tileSize]
+	row := 0
+	for k, c := range t.chunks {
+		for range c.times {
+			act, actStride := t.act(p.W, row)
+			t.kernels[i][k](&scratch[0], quant.TileRows, tiles, 1, act, actStride, p.W.Cols/p.W.format.BlockSize)
+			for m := range c.m {
+				copy(p.Dst.Row(row + m)[row0:], scratch[m*quant.TileRows:(m+1)*quant.TileRows])
+			}
+			row += c.m
+		}
+	}
+}
+
+// act returns the activations of a row in the form that the matrix takes, and the bytes from row to row.
+func (t *matmulTask) act(w *Mat, row int) (act *byte, stride int) {
+	if w.format.Float {
+		return &bytesOf(t.x.Row(row))[0], t.x.Cols * 4
+	}
+	stride = quant.ActBytes(t.x.Cols)
+	return &t.acts[row*stride], stride
+}
+
+func ceilDiv(a, b int) int { return (a + b - 1) / b }

@@ -189,3 +189,31 @@ func BenchmarkSincos(b *testing.B) {
 	}
 	_ = sum
 }
+
+func TestExpSum(t *testing.T) {
+	x := make([]float64, 5000)
+	for i := range x {
+		x[i] = 3 - float64(i)*float64(i)*4e-5
+	}
+	for _, inv := range []float64{1, 0.25, 1 / 0.7, 50} {
+		got := make([]float64, len(x))
+		sum := ExpSum(got, x, 3, inv)
+		want := 0.0
+		for i, v := range x {
+			e := Exp(float64((v - 3) * inv))
+			require.LessOrEqual(t, ulps(e, got[i]), 1.0, "x %v inv %v", v, inv)
+			want += got[i]
+		}
+		require.Equal(t, want, sum)
+	}
+}
+
+func BenchmarkExpSum150k(b *testing.B) {
+	x, dst := make([]float64, 150000), make([]float64, 150000)
+	for i := range x {
+		x[i] = -float64(i%2000) * 0.01
+	}
+	for b.Loop() {
+		ExpSum(dst, x, 0, 1)
+	}
+}

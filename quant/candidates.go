@@ -1,0 +1,54 @@
+package quant
+
+import (
+	"unsafe"
+
+	"quickdraft/asm/cpu"
+	"quickdraft/modelfile/gguf"
+)
+
+const (
+	MaxM  = 8  // kernels exist for exactly 1..MaxM activation rows
+	WideM = 16 // and for the wide tile of prefill
+)
+
+// DotFunc is Format.DotRef for a fixed number of activation rows, with pointers instead of slices. Strides: dstStride in
+// floats, actStride in bytes.
+type DotFunc func(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int)
+
+// Candidate is one implementation of a format's dot product for m activation rows.
+type Candidate struct {
+	Level cpu.Level
+	Name  string // package.Function of a kernel, "go.Dot<format>" for the reference
+	Dot   DotFunc
+}
+
+// Candidates returns the implementations for a format and m activation rows (1..MaxM or WideM), best level first, the Go
+// reference last.
+func Candidates(t gguf.Type, m int) []Candidate {
+	return []Candidate{reference(mustGet(t), m)}
+}
+
+// Pick returns the first candidate that may run here.
+func Pick(t gguf.Type, m int) Candidate {
+	all := Candidates(t, m)
+	for _, c := range all {
+		if cpu.Active(c.Level) {
+			return c
+		}
+	}
+	return all[len(all)-1]
+}
+
+// reference wraps DotRef. The slices reach exactly as far as DotRef reads and writes.
+func reference(f *Format, m int) Candidate {
+	dot := func(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int) {
+		if nTiles == 0 {
+			return
+		}
+		f.DotRef(unsafe.Slice(dst, (m-1)*dstStride+nTiles*TileRows), dstStride,
+			unsafe.Slice(tiles, nTiles*nBlocks*f.TileBytes), nTiles,
+			unsafe.Slice(act, (m-1)*actStride+f.ActBytes(nBlocks*f.BlockSize)), actStride, nBlocks, m)
+	}
+	return Candidate{Level: cpu.Go, Name: "go.Dot" + f.Name, Dot: dot}
+}

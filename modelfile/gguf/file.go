@@ -13,6 +13,7 @@
 package gguf
 
 import (
+	"fmt"
 	"slices"
 )
 
@@ -35,6 +36,8 @@ type Tensor struct {
 	Type Type
 	Dims []int  // innermost first: Dims[0] is the length of a row
 	Data []byte // the blocks, row after row; aliases the mapped file
+	file string // the part it is in
+	at   int    // byte of the file where it is described
 }
 
 // Cols returns the length of a row.
@@ -158,6 +161,27 @@ func (f *File) Tensor(name string) (*Tensor, bool) {
 
 // Tensors returns all tensors in file order, parts of a split file one after the other.
 func (f *File) Tensors() []*Tensor { return slices.Clone(f.tensors) }
+
+// KeyError makes an *Error about a key, with its place and value where the file has it.
+func (f *File) KeyError(key, reason string, args ...any) error {
+	e := &Error{File: f.path, Key: key, Offset: -1, Reason: fmt.Sprintf(reason, args...)}
+	if v, ok := f.meta[key]; ok {
+		e.Offset = int64(v.at)
+		if v.kind != KindArray {
+			e.Value = v.Any()
+		}
+	}
+	return e
+}
+
+// TensorError makes an *Error about a tensor, with its place where the file has it.
+func (f *File) TensorError(name, reason string, args ...any) error {
+	e := &Error{File: f.path, Tensor: name, Offset: -1, Reason: fmt.Sprintf(reason, args...)}
+	if t, ok := f.byName[name]; ok {
+		e.File, e.Offset = t.file, int64(t.at)
+	}
+	return e
+}
 
 // Release tells the system that the pages of a tensor are not needed soon, so that they stop counting as this process's
 // memory. Its Data stays valid and is read from the file again when used. It does nothing where that is not supported.

@@ -50,11 +50,8 @@ func (p *parser) alignment(f *File) (int, error) {
 		return defaultAlign, nil
 	}
 	align, ok := v.Uint()
-	if !ok {
-		return 0, &Error{File: p.file, Key: alignmentKey, Offset: -1, Value: v.Any(), Reason: "is not a positive integer"}
-	}
-	if !goodAlignment(align) {
-		return 0, &Error{File: p.file, Key: alignmentKey, Offset: -1, Value: align, Reason: wantAlignment}
+	if !ok || !goodAlignment(align) {
+		return 0, f.KeyError(alignmentKey, wantAlignment)
 	}
 	return int(align), nil
 }
@@ -114,13 +111,12 @@ var idKeys = []string{
 func (f *File) checkVocabulary() error {
 	tokens, ok := f.meta[tokensKey]
 	if ok && (tokens.kind != KindArray || tokens.elem != KindString) {
-		return &Error{File: f.path, Key: tokensKey, Offset: -1, Reason: "is not an array of strings"}
+		return f.KeyError(tokensKey, "is not an array of strings")
 	}
 	size := tokens.n
 	if t, ok := f.byName[embeddingKey]; ok {
 		if size > t.Rows() {
-			return &Error{File: f.path, Key: tokensKey, Offset: -1, Value: size,
-				Reason: "tokens are more than the rows of tensor \"token_embd.weight\": " + itoa(t.Rows())}
+			return f.KeyError(tokensKey, "holds %d tokens, more than the %d rows of tensor %q", size, t.Rows(), embeddingKey)
 		}
 		if size == 0 {
 			size = t.Rows()
@@ -135,8 +131,7 @@ func (f *File) checkVocabulary() error {
 			continue
 		}
 		if id, ok := v.Uint(); !ok || id >= uint64(size) {
-			return &Error{File: f.path, Key: key, Offset: -1, Value: v.Any(),
-				Reason: "is not a token of the vocabulary, want 0 to " + itoa(size-1)}
+			return f.KeyError(key, "is not a token of the vocabulary, want 0 to %d", size-1)
 		}
 	}
 	return nil

@@ -5,12 +5,9 @@ import (
 	"fmt"
 	"path/filepath"
 	"regexp"
-	"strconv"
 
 	"quickdraft/modelfile/internal/mapfile"
 )
-
-func itoa(n int) string { return strconv.Itoa(n) }
 
 // maxParts bounds the number of files of one split model.
 const maxParts = 1024
@@ -76,15 +73,13 @@ func (f *File) joinParts(maps *mappings) error {
 	base := filepath.Base(f.path)
 	name := splitName.FindStringSubmatch(base)
 	if name == nil || name[3] != fmt.Sprintf("%05d", count) || name[2] != fmt.Sprintf("%05d", number+1) {
-		return &Error{File: f.path, Key: splitCountKey, Offset: -1, Value: count,
-			Reason: fmt.Sprintf("parts make the model, so this file's name must end in -%05d-of-%05d.gguf", number+1, count)}
+		return f.KeyError(splitCountKey, "parts make the model, so this file's name must end in -%05d-of-%05d.gguf", number+1, count)
 	}
 	part := func(i int) string {
 		return filepath.Join(filepath.Dir(f.path), fmt.Sprintf("%s-%05d-of-%05d.gguf", name[1], i+1, count))
 	}
 	if number != 0 {
-		return &Error{File: f.path, Key: splitNumberKey, Offset: -1, Value: number,
-			Reason: "is not the first part, open " + part(0)}
+		return f.KeyError(splitNumberKey, "is not the first part, 0: open %s", part(0))
 	}
 	for i := 1; i < count; i++ {
 		if err := f.joinPart(part(i), i, count, maps); err != nil {
@@ -93,8 +88,7 @@ func (f *File) joinParts(maps *mappings) error {
 	}
 	want, err := f.splitValue(splitTensorsKey, maxTensors)
 	if err == nil && want > 0 && want != len(f.tensors) {
-		err = &Error{File: f.path, Key: splitTensorsKey, Offset: -1, Value: want,
-			Reason: "tensors are claimed, but the parts hold " + itoa(len(f.tensors))}
+		err = f.KeyError(splitTensorsKey, "tensors are claimed, but the parts hold %d", len(f.tensors))
 	}
 	return err
 }
@@ -112,15 +106,16 @@ func (f *File) joinPart(path string, i, count int, maps *mappings) error {
 	}
 	for key, want := range map[string]int{splitNumberKey: i, splitCountKey: count} {
 		if v, ok := g.Uint(key); !ok || v != uint64(want) {
-			return &Error{File: path, Key: key, Offset: -1, Value: v, Reason: fmt.Sprintf("is missing or not that of this part, want %d", want)}
+			return g.KeyError(key, "is missing or not that of this part, want %d", want)
 		}
 	}
 	if len(f.tensors)+len(g.tensors) > maxTensors {
-		return &Error{File: path, Offset: -1, Value: len(g.tensors), Reason: fmt.Sprintf("tensors bring the model above %d", maxTensors)}
+		return &Error{File: path, Offset: -1, Value: len(g.tensors),
+			Reason: fmt.Sprintf("tensors bring the model above %d", maxTensors)}
 	}
 	for _, t := range g.tensors {
 		if _, dup := f.byName[t.Name]; dup {
-			return &Error{File: path, Tensor: t.Name, Offset: -1, Reason: "the tensor is in an earlier part already"}
+			return g.TensorError(t.Name, "the tensor is in an earlier part already")
 		}
 		f.byName[t.Name] = t
 	}
@@ -136,7 +131,7 @@ func (f *File) splitValue(key string, limit int) (int, error) {
 	}
 	n, ok := v.Uint()
 	if !ok || n > uint64(limit) {
-		return 0, &Error{File: f.path, Key: key, Offset: -1, Value: v.Any(), Reason: fmt.Sprintf("is not an integer from 0 to %d", limit)}
+		return 0, f.KeyError(key, "is not an integer from 0 to %d", limit)
 	}
 	return int(n), nil
 }

@@ -178,10 +178,12 @@ func (p *parser) metadata(f *File, nKeys int) error {
 		if err != nil {
 			return err
 		}
+		valueAt := p.off
 		value, err := p.value(kind, 0)
 		if err != nil {
 			return err
 		}
+		value.at = valueAt
 		f.keys = append(f.keys, key)
 		f.meta[key] = value
 	}
@@ -295,6 +297,7 @@ func (p *parser) tensorInfos(f *File, nTensors int) ([]placed, error) {
 		if err != nil {
 			return nil, err
 		}
+		info.at = at
 		infos = append(infos, info)
 		f.tensors = append(f.tensors, info.Tensor)
 		f.byName[name] = info.Tensor
@@ -304,7 +307,7 @@ func (p *parser) tensorInfos(f *File, nTensors int) ([]placed, error) {
 }
 
 func (p *parser) tensorInfo(name string) (placed, error) {
-	info := placed{Tensor: &Tensor{Name: name}}
+	info := placed{Tensor: &Tensor{Name: name, file: p.file}}
 	weights, err := p.dims(info.Tensor)
 	if err != nil {
 		return info, err

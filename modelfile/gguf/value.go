@@ -59,6 +59,7 @@ type Value struct {
 	n    int    // arrays: number of elements
 	bits uint64 // scalars: the value's bits, sign-extended for signed integers
 	raw  []byte // strings: the bytes; arrays: the elements as the file stores them
+	at   int    // byte of the file where the value lies; 0 for one that is not a key's
 }
 
 // Kind returns the value's kind.

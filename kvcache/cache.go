@@ -1,8 +1,8 @@
 // Package kvcache stores the keys and values of sequences in blocks of 16 tokens.
 //
 // A block has one number in all layers. Sequences take blocks from a common pool as they grow and give them back when
-// they are cut or freed; the content of a block is float16, laid out for the attention of package tensor (see
-// tensor.KVView).
+// they are cut or freed; the content of a block is float16 (or float32 when asked for), laid out for the attention of
+// package tensor (see tensor.KVView).
 package kvcache
 
 import (
@@ -21,6 +21,7 @@ type Config struct {
 	Layers, KVHeads, HeadDim int
 	Windows                  []int // (Layers): positions a layer's rows see, 0 for all; nil for all in every layer
 	Blocks                   int   // capacity in blocks
+	F32                      bool  // keep float32 instead of float16, for comparison with other implementations
 }
 
 // Cache is a pool of blocks. It is for one goroutine, like the sequences made from it.
@@ -33,7 +34,7 @@ type Cache struct {
 
 // layer is the store of one layer: Blocks blocks of blockSize values each.
 type layer struct {
-	k, v   []uint16
+	k, v   store
 	window int
 }
 
@@ -62,10 +63,10 @@ func New(cfg Config) (*Cache, error) {
 		return nil, fmt.Errorf("kvcache: %d blocks of %d layers: %w", cfg.Blocks, cfg.Layers, err)
 	}
 	c := &Cache{cfg: cfg, layers: make([]layer, cfg.Layers), free: make([]int32, cfg.Blocks), pages: pages}
-	store, n := halves(pages.Data), cfg.Blocks*cfg.blockSize()
+	data, n := pages.Data, cfg.Blocks*cfg.blockSize()*cfg.valueBytes()
 	for i := range c.layers {
 		l := &c.layers[i]
-		l.k, l.v, store = store[:n:n], store[n:2*n:2*n], store[2*n:]
+		l.k, l.v, data = newStore(data[:n], cfg.F32), newStore(data[n:2*n], cfg.F32), data[2*n:]
 		if cfg.Windows != nil {
 			l.window = max(cfg.Windows[i], 0)
 		}
@@ -93,5 +94,12 @@ func (cfg *Config) blockSize() int { return cfg.KVHeads * cfg.HeadDim * BlockTok
 
 // bytes is the size of the store; as a float it cannot overflow.
 func (cfg *Config) bytes() float64 {
-	return 2 * 2 * float64(cfg.Layers) * float64(cfg.KVHeads) * float64(cfg.HeadDim) * BlockTokens * float64(cfg.Blocks)
+	return 2 * float64(cfg.valueBytes()) * float64(cfg.Layers) * float64(cfg.KVHeads) * float64(cfg.HeadDim) * BlockTokens * float64(cfg.Blocks)
+}
+
+func (cfg *Config) valueBytes() int {
+	if cfg.F32 {
+		return 4
+	}
+	return 2
 }

@@ -3,7 +3,6 @@ package kvcache
 import (
 	"fmt"
 
-	"quickdraft/quant"
 	"quickdraft/tensor"
 )
 
@@ -47,8 +46,7 @@ func (s *Seq) Reserve(n int) error {
 	return nil
 }
 
-// Append writes the rows of k and v, (n, KVHeads*HeadDim), at the positions after the committed tokens of one layer, as
-// float16. The room must be reserved.
+// Append writes the rows of k and v, (n, KVHeads*HeadDim), at the positions after the committed tokens of one layer. The room must be reserved.
 func (s *Seq) Append(layer int, k, v tensor.F32) {
 	cfg := &s.cache.cfg
 	if k.Cols != cfg.KVHeads*cfg.HeadDim || v.Cols != k.Cols || v.Rows != k.Rows {
@@ -61,24 +59,23 @@ func (s *Seq) Append(layer int, k, v tensor.F32) {
 	for i := range k.Rows {
 		pos := s.length + i
 		at := int(s.blocks[pos/BlockTokens]) * size
-		putKeys(l.k[at:at+size], k.Row(i), pos%BlockTokens)
-		putValues(l.v[at:at+size], v.Row(i), pos%BlockTokens, cfg.HeadDim)
+		l.k.putKeys(at, k.Row(i), pos%BlockTokens)
+		l.v.putValues(at, v.Row(i), pos%BlockTokens, cfg.HeadDim)
 	}
 }
 
-// putKeys writes one token's keys to their lane of a block, (KVHeads*HeadDim, 16).
-func putKeys(block []uint16, k []float32, lane int) {
+// putKeys writes one token's keys to their lane of the block at a place, (KVHeads*HeadDim, 16).
+func (s store) putKeys(at int, k []float32, lane int) {
 	for i, x := range k {
-		block[i*BlockTokens+lane] = quant.FloatToHalf(x)
+		s.put(at+i*BlockTokens+lane, x)
 	}
 }
 
-// putValues writes one token's values to a block, (KVHeads, 16, HeadDim).
-func putValues(block []uint16, v []float32, lane, headDim int) {
-	for ; len(v) > 0; v, block = v[headDim:], block[headDim*BlockTokens:] {
-		row := block[lane*headDim:][:headDim]
+// putValues writes one token's values to the block at a place, (KVHeads, 16, HeadDim).
+func (s store) putValues(at int, v []float32, lane, headDim int) {
+	for ; len(v) > 0; v, at = v[headDim:], at+headDim*BlockTokens {
 		for d, x := range v[:headDim] {
-			row[d] = quant.FloatToHalf(x)
+			s.put(at+lane*headDim+d, x)
 		}
 	}
 }
@@ -103,13 +100,11 @@ func (s *Seq) Move(from, to int) {
 	a, b = a%BlockTokens, b%BlockTokens
 	for i := range s.cache.layers {
 		l := &s.cache.layers[i]
-		src, dst := l.k[blockA:blockA+size], l.k[blockB:blockB+size]
 		for at := 0; at < size; at += BlockTokens {
-			dst[at+b] = src[at+a]
+			l.k.move(blockB+at+b, blockA+at+a, 1)
 		}
-		src, dst = l.v[blockA:blockA+size], l.v[blockB:blockB+size]
 		for at := 0; at < size; at += cfg.HeadDim * BlockTokens {
-			copy(dst[at+b*cfg.HeadDim:][:cfg.HeadDim], src[at+a*cfg.HeadDim:][:cfg.HeadDim])
+			l.v.move(blockB+at+b*cfg.HeadDim, blockA+at+a*cfg.HeadDim, cfg.HeadDim)
 		}
 	}
 }
@@ -141,7 +136,7 @@ func (s *Seq) View(layer, extra int) tensor.KVView {
 	}
 	end := s.length + extra
 	return tensor.KVView{
-		K: l.k, V: l.v,
+		K: l.k.half, V: l.v.half, K32: l.k.full, V32: l.v.full,
 		Blocks: s.blocks[first : (end+BlockTokens-1)/BlockTokens],
 		First:  first * BlockTokens,
 		Len:    end,

@@ -168,10 +168,10 @@ func (t *attendTask) attend(w *attendWorker, s *KVSpan, kvHead, pair0, pair1 int
 	size := t.p.HeadDim * KVBlock
 	for slot := origin; slot < slots; slot += KVBlock {
 		at := (int(s.View.Blocks[(slot-s.View.First)/KVBlock])*t.p.KVHeads + kvHead) * size
-		fromHalves(w.block, s.View.K[at:at+size])
+		block := s.View.keys(w.block, at, size)
 		for i := range pairs {
 			if p := &pairs[i]; slot+KVBlock > p.lo && slot < p.slots {
-				scoreBlock((*[KVBlock]float32)(p.scores[slot-origin:]), p.q, w.block)
+				scoreBlock((*[KVBlock]float32)(p.scores[slot-origin:]), p.q, block)
 			}
 		}
 	}
@@ -181,9 +181,9 @@ func (t *attendTask) attend(w *attendWorker, s *KVSpan, kvHead, pair0, pair1 int
 	}
 	for slot := origin; slot < slots; slot += KVBlock {
 		at := (int(s.View.Blocks[(slot-s.View.First)/KVBlock])*t.p.KVHeads + kvHead) * size
-		fromHalves(w.block, s.View.V[at:at+size])
+		block := s.View.values(w.block, at, size)
 		for i := range pairs {
-			pairs[i].addValues(w.block, slot, origin, base)
+			pairs[i].addValues(block, slot, origin, base)
 		}
 	}
 	for i := range pairs {

@@ -1,0 +1,39 @@
+package kvcache
+
+import (
+	"unsafe"
+
+	"quickdraft/quant"
+)
+
+// store holds one layer's keys or values; one of the two is nil.
+type store struct {
+	half []uint16
+	full []float32
+}
+
+// newStore views memory that is aligned to a page.
+func newStore(b []byte, f32 bool) store {
+	p := unsafe.SliceData(b)
+	if f32 {
+		return store{full: unsafe.Slice((*float32)(unsafe.Pointer(p)), len(b)/4)}
+	}
+	return store{half: unsafe.Slice((*uint16)(unsafe.Pointer(p)), len(b)/2)}
+}
+
+func (s store) put(at int, x float32) {
+	if s.full != nil {
+		s.full[at] = x
+		return
+	}
+	s.half[at] = quant.FloatToHalf(x)
+}
+
+// move copies n values.
+func (s store) move(to, from, n int) {
+	if s.full != nil {
+		copy(s.full[to:to+n], s.full[from:from+n])
+		return
+	}
+	copy(s.half[to:to+n], s.half[from:from+n])
+}

@@ -1,0 +1,210 @@
+// Package model turns a checkpoint into logits.
+//
+// Load reads a GGUF file or a safetensors folder, checks its hyper-parameters and tensors, and repacks the matrices. Each
+// architecture is one file that registers itself and whose forward method reads top to bottom in execution order. Rows of
+// logits are functions of weights and tokens alone: a prompt may be fed at once, in chunks, token by token, beside other
+// sequences, or as a tree of guesses, and the bits stay the same.
+package model
+
+import (
+	"fmt"
+	"os"
+	"sort"
+	"strings"
+
+	"quickdraft/kvcache"
+	"quickdraft/machine"
+	"quickdraft/modelfile/gguf"
+	"quickdraft/modelfile/safetensors"
+	"quickdraft/tensor"
+)
+
+// DefaultMaxBatch is the number of tokens that one pass may hold when Options does not say.
+const DefaultMaxBatch = 512
+
+// Options say how a checkpoint is loaded.
+type Options struct {
+	// F32 dequantises every matrix and keeps activations and KV in float32, for comparison with other implementations.
+	F32 bool
+	// Pool runs the ops; nil makes one of machine.Threads() workers that Close stops.
+	Pool *tensor.Pool
+	// MaxBatch is the largest number of tokens in one pass; 0 means DefaultMaxBatch.
+	MaxBatch int
+	// Progress, if set, is called after each tensor with the bytes of the file read so far and in all.
+	Progress func(done, total int64)
+}
+
+// forwarder is an architecture with its weights. forward computes the pass's logits rows and appends keys and values.
+type forwarder interface {
+	forward(p *pass)
+}
+
+// architecture is what a file of this package registers.
+type architecture struct {
+	modelTypes []string // model_type in config.json; the GGUF name is the key of the registry
+	names      hfNames  // Hugging Face's tensor names
+	pairedRope bool     // GGUF files of this architecture hold q and k rows permuted for a rope over neighbouring pairs
+	normPlus1  bool     // Hugging Face's norms are applied as 1+w; GGUF holds the sum
+	activation string   // hidden_act that Forward computes
+	configure  func(f *fields, c *Config)
+	build      func(l *loader) forwarder
+}
+
+var architectures = map[string]architecture{}
+
+// register adds an architecture under its GGUF name; names are unique.
+func register(name string, a architecture) {
+	if _, ok := architectures[name]; ok {
+		panic("model: architecture " + name + " registered twice")
+	}
+	architectures[name] = a
+}
+
+// Architectures lists the names that Load understands, sorted.
+func Architectures() []string {
+	var names []string
+	for name := range architectures {
+		names = append(names, name)
+	}
+	sort.Strings(names)
+	return names
+}
+
+// Model is a loaded checkpoint. It is used by one goroutine at a time.
+type Model struct {
+	config      Config
+	arch        forwarder
+	pass        pass
+	cpu         *tensor.CPU
+	pool        *tensor.Pool
+	ownsPool    bool
+	f32         bool
+	weightBytes int64
+	mats        []*tensor.Mat
+}
+
+// Load opens a GGUF file or a safetensors folder and repacks its weights.
+// Errors name the file and the key, tensor or row that is wrong.
+func Load(path string, o Options) (*Model, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if info.IsDir() {
+		c, err := safetensors.OpenDir(path)
+		if err != nil {
+			return nil, err
+		}
+		defer c.Close()
+		return LoadSafetensors(c, o)
+	}
+	f, err := gguf.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return LoadGGUF(f, o)
+}
+
+// LoadGGUF is Load for an open GGUF file. The model keeps nothing of the file.
+func LoadGGUF(f *gguf.File, o Options) (*Model, error) {
+	name, ok := f.String("general.architecture")
+	if !ok {
+		return nil, fmt.Errorf("%s: general.architecture: missing, or not a string", f.Path())
+	}
+	arch, ok := architectures[name]
+	if !ok {
+		return nil, fmt.Errorf("%s: general.architecture = %q: want one of %s", f.Path(), name, strings.Join(Architectures(), ", "))
+	}
+	return load(name, arch, ggufFields(f, name), &ggufWeights{file: f}, o)
+}
+
+// LoadSafetensors is Load for an open checkpoint. The model keeps nothing of it.
+func LoadSafetensors(c *safetensors.Checkpoint, o Options) (*Model, error) {
+	f := configFields(c)
+	modelType := f.needText("", "model_type")
+	if f.err != nil {
+		return nil, f.err
+	}
+	var known []string
+	for _, name := range Architectures() {
+		for _, t := range architectures[name].modelTypes {
+			if t == modelType {
+				arch := architectures[name]
+				return load(name, arch, f, &safetensorsWeights{ckpt: c, hf: arch.names}, o)
+			}
+			known = append(known, t)
+		}
+	}
+	return nil, fmt.Errorf("%s: model_type = %q: want one of %s", f.label("", "model_type"), modelType, strings.Join(known, ", "))
+}
+
+func load(name string, arch architecture, f *fields, w weights, o Options) (*Model, error) {
+	m := &Model{pool: o.Pool, f32: o.F32}
+	if o.MaxBatch == 0 {
+		o.MaxBatch = DefaultMaxBatch
+	}
+	if o.MaxBatch < 1 || o.MaxBatch > 1<<16 {
+		return nil, fmt.Errorf("MaxBatch = %d: want 1 to %d", o.MaxBatch, 1<<16)
+	}
+	cfg, err := readConfig(name, arch, f)
+	if err != nil {
+		return nil, err
+	}
+	if m.pool == nil {
+		m.pool, m.ownsPool = tensor.NewPool(machine.Threads()), true
+	}
+	l := &loader{cfg: cfg, arch: arch, fields: f, src: w, pool: m.pool, opts: o, used: map[string]bool{}, total: w.bytes()}
+	m.arch = arch.build(l)
+	if l.err == nil {
+		l.checkUnused()
+	}
+	m.mats = l.mats
+	if l.err != nil {
+		m.Close()
+		return nil, l.err
+	}
+	m.config, m.weightBytes = *cfg, l.perToken
+	if err := m.newPass(o.MaxBatch); err != nil {
+		m.Close()
+		return nil, err
+	}
+	return m, nil
+}
+
+// Config is what the checkpoint says about itself.
+func (m *Model) Config() Config { return m.config }
+
+// WeightBytes is how many bytes of packed weights a pass over one token reads.
+func (m *Model) WeightBytes() int64 { return m.weightBytes }
+
+// Pool is the worker pool that the model's ops run on.
+func (m *Model) Pool() *tensor.Pool { return m.pool }
+
+// MaxBatch is the largest number of tokens that Forward accepts.
+func (m *Model) MaxBatch() int { return m.pass.max }
+
+// NewCache makes a KV cache of this model's shape with the given number of 16-token blocks.
+func (m *Model) NewCache(blocks int) (*kvcache.Cache, error) {
+	c := &m.config
+	return kvcache.New(kvcache.Config{
+		Layers: c.Layers, KVHeads: c.KVHeads, HeadDim: c.HeadDim, Windows: c.Windows, Blocks: blocks, F32: m.f32,
+	})
+}
+
+// Close frees the weights and stops the pool that Load made. The model must not be used afterwards.
+func (m *Model) Close() error {
+	for _, w := range m.mats {
+		w.Free()
+	}
+	m.mats = nil
+	if m.pass.arena != nil {
+		m.pass.arena.Free()
+		m.pass.arena = nil
+	}
+	if m.ownsPool {
+		m.pool.Close()
+		m.ownsPool = false
+	}
+	return nil
+}

@@ -1,0 +1,238 @@
+package tokenizer
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"golang.org/x/text/unicode/norm"
+
+	"quickdraft/modelfile/gguf"
+)
+
+// Token types of tokenizer.ggml.token_type.
+const (
+	ggufNormal = iota + 1
+	ggufUnknown
+	ggufControl
+	ggufUser
+	ggufUnused
+	ggufByte
+)
+
+// FromGGUF builds the tokenizer that a model file's metadata describes. Nothing of f is used after it returns.
+func FromGGUF(f *gguf.File) (*Tokenizer, error) {
+	g := ggufReader{f: f}
+	t, err := g.build()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", f.Path(), err)
+	}
+	return t, nil
+}
+
+// ggufReader holds the arrays of one file, all of the vocabulary's length.
+type ggufReader struct {
+	f      *gguf.File
+	tokens []string
+	types  []int64
+	scores []float32 // nil for byte-level BPE
+}
+
+func (g *ggufReader) build() (*Tokenizer, error) {
+	name, ok := g.f.String("tokenizer.ggml.model")
+	if !ok {
+		return nil, fmt.Errorf("tokenizer.ggml.model is missing; the file describes no tokenizer")
+	}
+	scored := name == "llama" || name == "t5"
+	if err := g.read(scored); err != nil {
+		return nil, err
+	}
+	t := &Tokenizer{bos: -1, eos: -1}
+	var err error
+	switch name {
+	case "gpt2":
+		err = g.byteLevel(t)
+	case "llama":
+		err = g.sentencePiece(t)
+	case "t5":
+		err = g.unigram(t)
+	default:
+		err = fmt.Errorf("tokenizer.ggml.model is %q; gpt2, llama and t5 are supported", name)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return t, g.specials(t, name)
+}
+
+func (g *ggufReader) read(scored bool) error {
+	g.tokens = g.f.Strings("tokenizer.ggml.tokens")
+	n := len(g.tokens)
+	if n == 0 || n > maxVocab {
+		return fmt.Errorf("tokenizer.ggml.tokens has %d strings; 1 to %d are right", n, maxVocab)
+	}
+	if _, ok := g.f.Value("tokenizer.ggml.token_type"); ok {
+		if g.types = g.f.Ints("tokenizer.ggml.token_type"); len(g.types) != n {
+			return fmt.Errorf("tokenizer.ggml.token_type has %d integers for %d tokens", len(g.types), n)
+		}
+	} else {
+		g.types = slices.Repeat([]int64{ggufNormal}, n)
+	}
+	if scored {
+		if g.scores = g.f.Floats("tokenizer.ggml.scores"); len(g.scores) != n {
+			return fmt.Errorf("tokenizer.ggml.scores has %d numbers for %d tokens", len(g.scores), n)
+		}
+	}
+	return nil
+}
+
+// fill sets the vocabulary from tokens and types and returns the tokens to look for in the text.
+func (g *ggufReader) fill(t *Tokenizer) []addedToken {
+	t.vocab = newVocab(len(g.tokens))
+	var added []addedToken
+	for i, piece := range g.tokens {
+		id, k := int32(i), kindModel
+		switch g.types[i] {
+		case ggufUnknown, ggufControl:
+			k = kindAdded | kindSpecial
+		case ggufUser:
+			k = kindAdded | kindModel
+		case ggufUnused:
+			k = 0
+		case ggufByte:
+			k |= kindByte
+		}
+		t.vocab.set(id, piece, k)
+		if k&kindAdded != 0 {
+			added = append(added, addedToken{id: id, text: piece, special: k&kindSpecial != 0})
+		}
+	}
+	return added
+}
+
+// ggufPre are the pre-tokenizers by the names that tokenizer.ggml.pre gives them.
+var ggufPre = map[string]struct {
+	scan   scanner
+	digits bool // every digit is cut off first
+	nfc    bool
+	whole  bool // a word that is a piece is not built from merges
+	bos    bool // add_bos_token when the file does not say
+}{
+	"llama-bpe": {scan: scanLlama, whole: true, bos: true},
+	"llama3":    {scan: scanLlama, whole: true, bos: true},
+	"llama-v3":  {scan: scanLlama, whole: true, bos: true},
+	"qwen2":     {scan: scanQwen, nfc: true},
+	"smollm":    {scan: scanGPT2, digits: true},
+	"tekken":    {scan: scanTekken, whole: true, bos: true},
+	"gpt-2":     {scan: scanGPT2},
+	"gpt2":      {scan: scanGPT2},
+}
+
+func (g *ggufReader) preName() (string, error) {
+	name, ok := g.f.String("tokenizer.ggml.pre")
+	if _, known := ggufPre[name]; known {
+		return name, nil
+	}
+	if !ok {
+		name = "missing"
+	}
+	names := make([]string, 0, len(ggufPre))
+	for n := range ggufPre {
+		names = append(names, n)
+	}
+	slices.Sort(names)
+	return "", fmt.Errorf("tokenizer.ggml.pre is %q; supported pre-tokenizers are %s", name, strings.Join(names, ", "))
+}
+
+func (g *ggufReader) byteLevel(t *Tokenizer) error {
+	name, err := g.preName()
+	if err != nil {
+		return err
+	}
+	pre := ggufPre[name]
+	if pre.nfc {
+		t.norm = append(t.norm, normForm(norm.NFC))
+	}
+	if pre.digits {
+		t.pre = append(t.pre, digits(true))
+	}
+	t.pre = append(t.pre, byScanner(pre.scan))
+	t.dec = decoder{byteLevel: true}
+	added := g.fill(t)
+	if t.raw, err = newMatcher(added); err != nil {
+		return err
+	}
+	lines := g.f.Strings("tokenizer.ggml.merges")
+	m := newBPE(&t.vocab, len(lines), true)
+	m.whole = pre.whole
+	for rank, line := range lines {
+		left, right, _ := strings.Cut(line, " ")
+		if err := addNamedMerge(m, left, right, rank); err != nil {
+			return fmt.Errorf("tokenizer.ggml.merges[%d]: %w", rank, err)
+		}
+	}
+	t.model = m
+	return nil
+}
+
+// addNamedMerge adds a merge given by the pieces' spelling.
+func addNamedMerge(m *bpe, left, right string, rank int) error {
+	l, ok1 := m.vocab.index[left]
+	r, ok2 := m.vocab.index[right]
+	both, ok3 := m.vocab.index[left+right]
+	if !ok1 || !ok2 || !ok3 {
+		return fmt.Errorf("merge of %q and %q: both and their join must be in the vocabulary", left, right)
+	}
+	m.addMerge(l, r, both, rank)
+	return nil
+}
+
+func (g *ggufReader) flag(key string, absent bool) bool {
+	if v, ok := g.f.Bool(key); ok {
+		return v
+	}
+	return absent
+}
+
+// id returns a token id from the metadata, absent where the key is missing or out of range.
+func (g *ggufReader) id(key string, absent int) int {
+	if v, ok := g.f.Uint(key); ok && v < uint64(len(g.tokens)) {
+		return int(v)
+	}
+	return absent
+}
+
+// specials sets BOS, EOS and what ends an answer, and finishes t.
+func (g *ggufReader) specials(t *Tokenizer, model string) error {
+	var named []int32
+	for _, k := range []string{"bos", "eos", "eot", "eom"} {
+		key := "tokenizer.ggml." + k + "_token_id"
+		v, ok := g.f.Uint(key)
+		if !ok {
+			continue
+		}
+		if v >= uint64(len(g.tokens)) {
+			if v == 1<<32-1 {
+				continue // written by converters for "none"
+			}
+			return fmt.Errorf("%s is %d; the vocabulary has ids 0 to %d", key, v, len(g.tokens)-1)
+		}
+		switch k {
+		case "bos":
+			t.bos = int32(v)
+		case "eos":
+			t.eos = int32(v)
+		default:
+			named = append(named, int32(v))
+		}
+	}
+	pre, _ := g.f.String("tokenizer.ggml.pre")
+	if g.flag("tokenizer.ggml.add_bos_token", model == "llama" || model == "gpt2" && ggufPre[pre].bos) && t.bos >= 0 {
+		t.prefix = []int32{t.bos}
+	}
+	if g.flag("tokenizer.ggml.add_eos_token", model == "t5") && t.eos >= 0 {
+		t.suffix = []int32{t.eos}
+	}
+	t.setEOG(named...)
+	return t.vocab.render(&t.dec)
+}

@@ -1,0 +1,202 @@
+// Package engine runs many generations over one model: it schedules, runs a pass, samples and emits, and knows only
+// token ids. Text belongs to its callers.
+//
+// A pass carries the next token of every decoding request and a chunk of the prompts that wait (continuous batching
+// with chunked prefill). Law 1 makes the batching invisible: a request's logits do not depend on its neighbours.
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"quickdraft/kvcache"
+	"quickdraft/machine"
+	"quickdraft/model"
+	"quickdraft/tensor"
+)
+
+// Options configure an engine. Zero values mean the defaults named here.
+type Options struct {
+	Context    int                     // tokens a request may hold, prompt and answer; default the model's, at most 4096 unless set
+	Threads    int                     // default machine.Threads()
+	KVTokens   int                     // tokens the KV cache holds over all requests; default Context
+	MaxRunning int                     // requests in flight; default 16
+	QueueLimit int                     // requests waiting beside them; default 1024
+	Chunk      int                     // most tokens in one pass; default 512
+	F32        bool                    // float32 weights and activations throughout, for comparison
+	Progress   func(done, total int64) // loading progress, bytes; may be nil
+}
+
+// Engine owns a model, its KV cache and the goroutine that steps them. Safe for concurrent use.
+type Engine struct {
+	model      *model.Model
+	cache      *kvcache.Cache
+	pool       *tensor.Pool
+	opts       Options
+	contextLen int
+
+	mu     sync.Mutex
+	wake   *sync.Cond
+	queue  []*run // waiting, in order of priority and arrival
+	closed bool
+	order  uint64
+
+	active []*run // admitted, touched by the loop only
+	plan   plan
+	passes passStats
+	done   chan struct{}
+}
+
+// Open loads the model at path (a GGUF file or a safetensors folder) and starts the engine.
+func Open(path string, o Options) (*Engine, error) {
+	if err := o.fill(); err != nil {
+		return nil, err
+	}
+	pool := tensor.NewPool(o.Threads)
+	m, err := model.Load(path, model.Options{F32: o.F32, Pool: pool, MaxBatch: o.Chunk, Progress: o.Progress})
+	if err != nil {
+		pool.Close()
+		return nil, err
+	}
+	e := &Engine{model: m, pool: pool, opts: o, done: make(chan struct{})}
+	e.wake = sync.NewCond(&e.mu)
+	if err := e.size(); err != nil {
+		m.Close()
+		pool.Close()
+		return nil, err
+	}
+	go e.loop()
+	return e, nil
+}
+
+// fill puts the defaults in and checks what the caller set.
+func (o *Options) fill() error {
+	for _, f := range []struct {
+		name  string
+		value *int
+		def   int
+	}{
+		{"threads", &o.Threads, machine.Threads()}, {"running requests", &o.MaxRunning, 16},
+		{"queue limit", &o.QueueLimit, 1024}, {"chunk", &o.Chunk, 512}, {"context", &o.Context, 0}, {"kv tokens", &o.KVTokens, 0},
+	} {
+		if *f.value < 0 {
+			return fmt.Errorf("%s: %d is negative", f.name, *f.value)
+		}
+		if *f.value == 0 {
+			*f.value = f.def
+		}
+	}
+	return nil
+}
+
+// size settles the context length and makes the KV cache.
+func (e *Engine) size() error {
+	trained := e.model.Config().ContextLen
+	e.contextLen = e.opts.Context
+	if e.contextLen == 0 {
+		e.contextLen = min(trained, 4096)
+	}
+	if trained > 0 && e.contextLen > trained {
+		return fmt.Errorf("context: %d tokens asked for, the model was trained for %d", e.contextLen, trained)
+	}
+	tokens := max(e.opts.KVTokens, e.contextLen)
+	cache, err := e.model.NewCache((tokens + kvcache.BlockTokens - 1) / kvcache.BlockTokens)
+	e.cache = cache
+	return err
+}
+
+// Model returns the loaded model, for its configuration and sizes.
+func (e *Engine) Model() *model.Model { return e.model }
+
+// ContextLen returns how many tokens a request may hold.
+func (e *Engine) ContextLen() int { return e.contextLen }
+
+// Threads returns how many workers share a pass.
+func (e *Engine) Threads() int { return e.opts.Threads }
+
+// Close ends every request with ErrClosed and frees the model.
+func (e *Engine) Close() error {
+	e.mu.Lock()
+	if e.closed {
+		e.mu.Unlock()
+		return ErrClosed
+	}
+	e.closed = true
+	e.wake.Broadcast()
+	e.mu.Unlock()
+	<-e.done
+	e.cache.Close()
+	e.pool.Close()
+	return e.model.Close()
+}
+
+// Submit queues a request and returns at once. When ctx ends, the request ends within one pass.
+func (e *Engine) Submit(ctx context.Context, req Request) (*Ticket, error) {
+	if err := e.validate(&req); err != nil {
+		return nil, err
+	}
+	r, err := e.newRun(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return nil, ErrClosed
+	}
+	if len(e.queue) >= e.opts.QueueLimit {
+		return nil, fmt.Errorf("%w: %d requests wait, the limit", ErrQueueFull, len(e.queue))
+	}
+	r.order = e.order
+	e.order++
+	e.enqueue(r)
+	stop := context.AfterFunc(ctx, func() { e.mu.Lock(); e.wake.Broadcast(); e.mu.Unlock() })
+	r.unwatch = stop
+	e.wake.Broadcast()
+	return &Ticket{e: e, r: r, out: r.out}, nil
+}
+
+// loop steps while there is work and sleeps while there is none.
+func (e *Engine) loop() {
+	defer close(e.done)
+	for {
+		e.mu.Lock()
+		for len(e.queue) == 0 && len(e.active) == 0 && !e.closed {
+			e.wake.Wait()
+		}
+		closed := e.closed
+		e.mu.Unlock()
+		if closed {
+			e.abort(ErrClosed)
+			return
+		}
+		e.Step()
+	}
+}
+
+// Step runs one pass: the due requests are admitted, their tokens scheduled, run, sampled and emitted. It belongs to the
+// engine's loop.
+func (e *Engine) Step() {
+	e.reap()
+	e.admit()
+	began := time.Now()
+	p := e.schedule()
+	if len(p.batch.Tokens) == 0 {
+		return
+	}
+	scheduled := time.Now()
+	logits, err := e.model.Forward(&p.batch)
+	ran := time.Now()
+	if err != nil {
+		e.fail(p, err)
+		return
+	}
+	e.postprocess(p, logits)
+	e.passes.add(p, scheduled.Sub(began), ran.Sub(scheduled), time.Since(ran))
+}
+
+// errNotFinite marks logits that cannot be sampled.
+var errNotFinite = errors.New("logits are not finite")

@@ -1,0 +1,120 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"quickdraft/kvcache"
+	"quickdraft/sample"
+)
+
+// Finish says why an answer ended.
+type Finish string
+
+// The reasons a request can end for. FinishError comes with an error, FinishCancelled with the context's.
+const (
+	FinishStop      Finish = "stop"      // end-of-generation token or Stopper
+	FinishLength    Finish = "length"    // MaxTokens or the context is used up
+	FinishCancelled Finish = "cancelled" // the caller's context ended
+	FinishError     Finish = "error"
+)
+
+// ErrQueueFull is returned by Submit when Options.QueueLimit requests already wait.
+var ErrQueueFull = errors.New("queue full")
+
+// ErrClosed is returned for requests that arrive at, or are still running in, a closed engine.
+var ErrClosed = errors.New("engine closed")
+
+// Stopper decides from the accepted tokens, in order, whether the answer is over. The engine knows no text: whoever
+// does (the server, the command line) wraps its stop strings in one. Accept is called once a token, from one goroutine.
+type Stopper interface {
+	Accept(id int32) (stop bool)
+}
+
+// Request is one generation.
+type Request struct {
+	Prompt    []int32       // at least one token
+	MaxTokens int           // tokens to emit at most; 0 prefills only, negative means as many as the context holds
+	Sampling  sample.Params // how logits become a token
+	EOG       []int32       // ids that end the answer; nil means the model's own
+	IgnoreEOS bool          // go on past EOG
+	Stop      Stopper       // nil: none
+	Priority  int           // higher goes first; equal priorities in order of arrival
+}
+
+// Token is one step of an answer.
+type Token struct {
+	ID     int32
+	Finish Finish // set on the last one, which carries no ID when HasID is false
+	HasID  bool
+	Err    error // with FinishError and FinishCancelled
+}
+
+// Stats are the figures of one finished or running request.
+type Stats struct {
+	PromptTokens  int           // tokens of the prompt
+	CachedTokens  int           // of these, found in the prefix cache
+	DecodedTokens int           // tokens emitted
+	Queued        time.Duration // from Submit to the first pass
+	Prefill       time.Duration // from the first pass to the first token
+	Decode        time.Duration // from the first token to the last
+}
+
+// Ticket is the handle of a submitted request.
+type Ticket struct {
+	e   *Engine
+	r   *run
+	out chan Token
+}
+
+// Tokens delivers the answer; the channel is closed after the token that carries Finish.
+func (t *Ticket) Tokens() <-chan Token { return t.out }
+
+// Stats returns the request's figures; final once the channel of Tokens is closed.
+func (t *Ticket) Stats() Stats {
+	t.e.mu.Lock()
+	defer t.e.mu.Unlock()
+	return t.r.stats
+}
+
+// run is a request inside the engine. Only the engine's loop touches it after Submit, except where noted.
+type run struct {
+	Request
+	ctx     context.Context
+	ids     []int32 // prompt and every emitted token
+	seq     *kvcache.Seq
+	sampler *sample.Sampler
+	out     chan Token
+	order   uint64 // arrival number
+	limit   int    // len(ids) at which the answer is full
+	stats   Stats  // guarded by Engine.mu
+	arrived time.Time
+	started time.Time
+	first   time.Time
+	unwatch func() bool // stops watching ctx
+}
+
+// pending returns the tokens that the target has not seen yet: a prompt's rest, or the one token sampled last.
+func (r *run) pending() []int32 { return r.ids[r.seq.Len():] }
+
+// emitted returns how many tokens of the answer exist.
+func (r *run) emitted() int { return len(r.ids) - len(r.Prompt) }
+
+// validate checks a request against the model before any work is done.
+func (e *Engine) validate(req *Request) error {
+	if len(req.Prompt) == 0 {
+		return errors.New("prompt: 0 tokens, need at least 1")
+	}
+	if n, limit := len(req.Prompt), e.contextLen; n >= limit && req.MaxTokens != 0 || n > limit {
+		return fmt.Errorf("prompt: %d tokens do not fit a context of %d that must also hold the answer", n, limit)
+	}
+	vocab := e.model.Config().Vocab
+	for i, id := range req.Prompt {
+		if id < 0 || int(id) >= vocab {
+			return fmt.Errorf("prompt[%d]: token %d is not in the vocabulary, ids go from 0 to %d", i, id, vocab-1)
+		}
+	}
+	return nil
+}

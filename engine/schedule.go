@@ -1,0 +1,200 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"sort"
+	"time"
+
+	"quickdraft/kvcache"
+	"quickdraft/model"
+	"quickdraft/sample"
+)
+
+// plan is one pass: the batch for the model and which request each span belongs to. Its slices are reused.
+type plan struct {
+	batch model.Batch
+	items []item
+}
+
+// item is one request's share of a pass.
+type item struct {
+	r         *run
+	nTokens   int // tokens of the request in this pass
+	logitsRow int // row of the pass's logits, -1 when the span ends inside the prompt
+}
+
+// newRun prepares a request that validate accepted.
+func (e *Engine) newRun(ctx context.Context, req Request) (*run, error) {
+	sampler, err := sample.New(req.Sampling, e.model.Config().Vocab)
+	if err != nil {
+		return nil, err
+	}
+	room := e.contextLen - len(req.Prompt)
+	if req.MaxTokens < 0 || req.MaxTokens > room {
+		req.MaxTokens = room
+	}
+	if req.EOG == nil {
+		req.EOG = e.model.Config().EOS
+	}
+	r := &run{Request: req, ctx: ctx, sampler: sampler, arrived: time.Now(), limit: len(req.Prompt) + req.MaxTokens}
+	r.ids = append(make([]int32, 0, len(req.Prompt)+min(req.MaxTokens, 256)), req.Prompt...)
+	r.out = make(chan Token, req.MaxTokens+1)
+	r.stats.PromptTokens = len(req.Prompt)
+	return r, nil
+}
+
+// enqueue puts r behind the waiting requests of its priority. Engine.mu is held.
+func (e *Engine) enqueue(r *run) {
+	at := sort.Search(len(e.queue), func(i int) bool { return r.before(e.queue[i]) })
+	e.queue = append(e.queue, nil)
+	copy(e.queue[at+1:], e.queue[at:])
+	e.queue[at] = r
+}
+
+// before orders requests: higher priority first, then arrival.
+func (r *run) before(o *run) bool {
+	if r.Priority != o.Priority {
+		return r.Priority > o.Priority
+	}
+	return r.order < o.order
+}
+
+// admit moves waiting requests into the running set while slots and KV blocks for their tokens are free.
+func (e *Engine) admit() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for len(e.queue) > 0 && len(e.active) < e.opts.MaxRunning {
+		r := e.queue[0]
+		if need := blocksFor(len(r.ids) + 1); need > e.cache.FreeBlocks()-e.owed() && len(e.active) > 0 {
+			return
+		}
+		e.queue = e.queue[1:]
+		r.seq = e.cache.NewSeq()
+		if r.started.IsZero() {
+			r.started = time.Now()
+			r.stats.Queued = r.started.Sub(r.arrived)
+		}
+		e.active = append(e.active, r)
+	}
+}
+
+// owed returns the blocks that admitted requests still need for tokens they already have.
+func (e *Engine) owed() int {
+	n := 0
+	for _, r := range e.active {
+		n += blocksFor(len(r.ids)+1) - blocksFor(r.seq.Len())
+	}
+	return n
+}
+
+func blocksFor(nTokens int) int { return (nTokens + kvcache.BlockTokens - 1) / kvcache.BlockTokens }
+
+// schedule fills the plan: first every decoding request's token, then prompt chunks in order of priority, up to the
+// chunk size. Beside running decodes the prompts' share is smaller, so that answers keep flowing.
+func (e *Engine) schedule() *plan {
+	p := &e.plan
+	p.items = p.items[:0]
+	p.batch.Tokens, p.batch.Spans, p.batch.Logits = p.batch.Tokens[:0], p.batch.Spans[:0], p.batch.Logits[:0]
+	sort.SliceStable(e.active, func(i, j int) bool { return e.active[i].before(e.active[j]) })
+	decoding := 0
+	for _, r := range append([]*run(nil), e.active...) {
+		if r.seq != nil && len(r.pending()) == 1 && e.reserve(r, 1) {
+			e.add(p, r, 1)
+			decoding++
+		}
+	}
+	budget := e.opts.Chunk - len(p.batch.Tokens)
+	if decoding > 0 {
+		budget = min(budget, e.passes.chunkBeside())
+	}
+	for _, r := range append([]*run(nil), e.active...) {
+		if budget <= 0 {
+			break
+		}
+		if r.seq == nil || len(r.pending()) <= 1 {
+			continue
+		}
+		if n := min(budget, len(r.pending())); e.reserve(r, n) {
+			e.add(p, r, n)
+			budget -= n
+		}
+	}
+	return p
+}
+
+// add gives r's next n pending tokens a span of the pass.
+func (e *Engine) add(p *plan, r *run, n int) {
+	pending := r.pending()
+	it := item{r: r, nTokens: n, logitsRow: -1}
+	p.batch.Spans = append(p.batch.Spans, model.Span{Seq: r.seq, N: n})
+	p.batch.Tokens = append(p.batch.Tokens, pending[:n]...)
+	if n == len(pending) && r.MaxTokens > 0 {
+		it.logitsRow = len(p.batch.Logits)
+		p.batch.Logits = append(p.batch.Logits, int32(len(p.batch.Tokens)-1))
+	}
+	p.items = append(p.items, it)
+}
+
+// reserve makes room for n more tokens of r and preempts requests that come after r when blocks run out. It reports
+// whether r may run; when it may not, r itself has gone back to the queue.
+func (e *Engine) reserve(r *run, n int) bool {
+	for {
+		err := r.seq.Reserve(n)
+		if err == nil {
+			return true
+		}
+		victim := e.last(r)
+		if victim == nil {
+			if len(e.active) == 1 {
+				e.finish(r, FinishError, fmt.Errorf("kv cache: %w", err))
+				return false
+			}
+			victim = r
+		}
+		e.preempt(victim)
+		if victim == r {
+			return false
+		}
+	}
+}
+
+// last returns the running request that comes last and after r and is not part of the pass yet, or nil.
+func (e *Engine) last(r *run) *run {
+	var worst *run
+	for _, o := range e.active {
+		if o.seq != nil && r.before(o) && (worst == nil || worst.before(o)) && !e.planned(o) {
+			worst = o
+		}
+	}
+	return worst
+}
+
+func (e *Engine) planned(r *run) bool {
+	for _, it := range e.plan.items {
+		if it.r == r {
+			return true
+		}
+	}
+	return false
+}
+
+// preempt frees r's KV blocks and queues it again; its tokens are recomputed when its turn comes.
+func (e *Engine) preempt(r *run) {
+	e.drop(r)
+	e.mu.Lock()
+	e.enqueue(r)
+	e.mu.Unlock()
+}
+
+// drop takes r out of the running set and frees its blocks.
+func (e *Engine) drop(r *run) {
+	r.seq.Free()
+	r.seq = nil
+	for i, o := range e.active {
+		if o == r {
+			e.active = append(e.active[:i], e.active[i+1:]...)
+			return
+		}
+	}
+}

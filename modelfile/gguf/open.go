@@ -104,9 +104,12 @@ func (f *File) joinPart(path string, i, count int, maps *mappings) error {
 	if err != nil {
 		return err
 	}
-	for key, want := range map[string]int{splitNumberKey: i, splitCountKey: count} {
-		if v, ok := g.Uint(key); !ok || v != uint64(want) {
-			return g.KeyError(key, "is missing or not that of this part, want %d", want)
+	for _, of := range []struct {
+		key  string
+		want int
+	}{{splitNumberKey, i}, {splitCountKey, count}} {
+		if v, ok := g.Uint(of.key); !ok || v != uint64(of.want) {
+			return g.KeyError(of.key, "is missing or not that of this part, want %d", of.want)
 		}
 	}
 	if len(f.tensors)+len(g.tensors) > maxTensors {

@@ -12,11 +12,11 @@ import (
 // at most some tens of MiB and some tens of milliseconds.
 const (
 	maxKeys         = 1 << 16
-	maxTensors      = 1 << 17
+	maxTensors      = 1 << 16
 	maxDims         = 4
 	maxDepth        = 4       // arrays inside arrays
 	maxElements     = 1 << 22 // elements of one array
-	maxStrings      = 1 << 23 // elements of string and array arrays in the whole file
+	maxStrings      = 1 << 22 // elements of string and array arrays in the whole file
 	maxStringBytes  = 1 << 26
 	maxNameBytes    = 1<<16 - 1 // one key or tensor name
 	maxAllNameBytes = 1 << 24   // all of them
@@ -281,7 +281,7 @@ func (p *parser) elements(elem Kind, n, depth int) error {
 // tensorInfos reads the descriptions of the tensors.
 func (p *parser) tensorInfos(f *File, nTensors int) ([]placed, error) {
 	infos := make([]placed, 0, nTensors)
-	f.byName = make(map[string]*Tensor, nTensors)
+	f.tensors, f.byName = make([]*Tensor, 0, nTensors), make(map[string]*Tensor, nTensors)
 	for i := range nTensors {
 		p.tensor = ""
 		at := p.off

@@ -66,10 +66,7 @@ func (m *bpe) findCuts() {
 		return
 	}
 	m.cut, m.crossing = true, map[rune]struct{}{}
-	for id, p := range m.vocab.pieces {
-		if m.vocab.kinds[id]&kindModel == 0 {
-			continue
-		}
+	for _, p := range m.vocab.pieces {
 		for from := 0; ; {
 			n := strings.Index(p[from:], spaceMark)
 			if n < 0 {

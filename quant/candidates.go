@@ -1,6 +1,7 @@
 package quant
 
 import (
+	"fmt"
 	"unsafe"
 
 	"quickdraft/asm/cpu"
@@ -23,10 +24,25 @@ type Candidate struct {
 	Dot   DotFunc
 }
 
+// candidates holds the implementations by type and number of activation rows.
+var candidates = func() (table [len(byType)][WideM + 1][]Candidate) {
+	for _, f := range formats {
+		for m := 1; m <= WideM; m++ {
+			if m <= MaxM || m == WideM {
+				table[f.Type][m] = append(kernels(f, m), reference(f, m))
+			}
+		}
+	}
+	return table
+}()
+
 // Candidates returns the implementations for a format and m activation rows (1..MaxM or WideM), best level first, the Go
-// reference last.
+// reference last. The slice is shared: do not change it.
 func Candidates(t gguf.Type, m int) []Candidate {
-	return []Candidate{reference(mustGet(t), m)}
+	if m < 1 || m > MaxM && m != WideM {
+		panic(fmt.Sprintf("quant: no candidates for %d activation rows; there are 1..%d and %d", m, MaxM, WideM))
+	}
+	return candidates[mustGet(t).Type][m]
 }
 
 // Pick returns the first candidate that may run here.

@@ -74,7 +74,13 @@ func (w *lines) dotWide(sum *dots, a actBlock, zero int32) {
 func mulAdd(acc []float32, sum *dots, w *rowScales, a float32) {
 	acc = acc[:TileRows]
 	for r := range acc {
-		acc[r] = FMA32(float32(sum[r]), float32(w[r]*a), acc[r])
+		x, y := float32(sum[r]), float32(w[r]*a)
+		s := fmaSum(x, y, acc[r])
+		if mayTie(s) {
+			acc[r] = fmaTie(x, y, acc[r])
+			continue
+		}
+		acc[r] = float32(s)
 	}
 }
 
@@ -82,7 +88,12 @@ func mulAdd(acc []float32, sum *dots, w *rowScales, a float32) {
 func minAdd(acc []float32, m *rowScales, t float32) {
 	acc = acc[:TileRows]
 	for r := range acc {
-		acc[r] = FMA32(m[r], t, acc[r])
+		s := fmaSum(m[r], t, acc[r])
+		if mayTie(s) {
+			acc[r] = fmaTie(m[r], t, acc[r])
+			continue
+		}
+		acc[r] = float32(s)
 	}
 }
 

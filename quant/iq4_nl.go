@@ -29,6 +29,18 @@ func decodeIQ4_NL(dst []float32, src []byte) {
 	}
 }
 
+func encodeIQ4_NL(dst []byte, src []float32) {
+	g := (*uneven)(&tableIQ4)
+	for b := 0; b*32 < len(src); b++ {
+		block, x := dst[b*18:][:18], src[b*32:][:32]
+		d := putHalf(block, fitScale(x, g, float32(g[0]), float32(g[15])))
+		inv := inverse(d)
+		for j := range 16 {
+			block[2+j] = g.code(x[j]*inv) | g.code(x[j+16]*inv)<<4
+		}
+	}
+}
+
 func unpackIQ4_NL(dst []float32, tile []byte, r int) {
 	var u codes
 	for b := 0; b*32 < len(dst); b++ {

@@ -45,6 +45,28 @@ func decodeIQ4_XS(dst []float32, src []byte) {
 	}
 }
 
+func encodeIQ4_XS(dst []byte, src []float32) {
+	g := (*uneven)(&tableIQ4)
+	for b := 0; b*256 < len(src); b++ {
+		block, x := dst[b*136:][:136], src[b*256:][:256]
+		clear(block)
+		var scales [kParts]float32
+		for j := range scales {
+			scales[j] = fitScale(x[j*32:][:32], g, float32(g[0]), float32(g[15]))
+		}
+		d := putHalf(block, farthest(scales[:])/-32)
+		for j, scale := range scales {
+			part := x[j*32:][:32]
+			sc := roundScale(part, g, d, scale, -32, 31)
+			putScaleIQ4(block, j, sc)
+			inv := inverse(d * float32(sc))
+			for i := range 16 {
+				block[8+16*j+i] = g.code(part[i]*inv) | g.code(part[i+16]*inv)<<4
+			}
+		}
+	}
+}
+
 func packIQ4_XS(dst []byte, src *[TileRows][]byte) {
 	var u codes
 	for b := 0; b*iq4xsTile < len(dst); b++ {

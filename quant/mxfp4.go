@@ -47,14 +47,15 @@ func decodeMXFP4(dst []float32, src []byte) {
 }
 
 // encodeMXFP4 takes the exponent of the largest magnitude, less that of the largest E2M1 value, and then the nearest
-// value; of two equally near ones the first in the table.
+// value; of two equally near ones the first in the table. The exponent is that of a float32 logarithm, which rounds up
+// just below a power of two, and wraps around below 2^-125: both as the reference does.
 func encodeMXFP4(dst []byte, src []float32) {
 	for b := 0; b*32 < len(src); b++ {
 		block, x := dst[b*17:][:17], src[b*32:][:32]
 		block[0] = 0
 		if top := abs32(farthest(x)); top > 0 {
-			_, exp := math.Frexp(float64(top))
-			block[0] = byte(max(exp-1-2+127, 0))
+			exp := math.Floor(float64(float32(math.Log2(float64(top)))))
+			block[0] = byte(int(exp) - 2 + 127)
 		}
 		d := halfE8M0(block[0])
 		for j := range 16 {

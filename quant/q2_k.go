@@ -40,6 +40,27 @@ func decodeQ2_K(dst []float32, src []byte) {
 	}
 }
 
+func encodeQ2_K(dst []byte, src []float32) {
+	for b := 0; b*256 < len(src); b++ {
+		block, x := dst[b*84:][:84], src[b*256:][:256]
+		clear(block)
+		var fits [kHalves]affine
+		for h := range fits {
+			fits[h] = fitAffine(x[h*16:][:16], 3)
+		}
+		d, dmin := putUnits(block[80:], fits[:], 15)
+		for h, fit := range fits {
+			part := x[h*16:][:16]
+			sc, mn := roundAffine(part, 3, fit, d, dmin, 15)
+			block[h] = sc | mn<<4
+			a := affine{d * float32(sc), dmin * float32(mn)}
+			for i, v := range part {
+				block[16+h/8*32+h&1*16+i] |= byte(a.code(v, 3)) << (h / 2 % 4 * 2)
+			}
+		}
+	}
+}
+
 func packQ2_K(dst []byte, src *[TileRows][]byte) {
 	var u codes
 	for b := 0; b*q2kTile < len(dst); b++ {

@@ -56,6 +56,30 @@ func decodeQ3_K(dst []float32, src []byte) {
 	}
 }
 
+func encodeQ3_K(dst []byte, src []float32) {
+	g := integers{-q3kZero, q3kZero - 1}
+	for b := 0; b*256 < len(src); b++ {
+		block, x := dst[b*110:][:110], src[b*256:][:256]
+		clear(block)
+		var scales [kHalves]float32
+		for h := range scales {
+			scales[h] = fitScale(x[h*16:][:16], g, g.low)
+		}
+		d := putHalf(block[108:], farthest(scales[:])/-32)
+		for h, scale := range scales {
+			part := x[h*16:][:16]
+			sc := roundScale(part, g, d, scale, -32, 31)
+			putScale3K(block[96:], h, sc)
+			inv := inverse(d * float32(sc))
+			for i, v := range part {
+				c, q := h&1*16+i, byte(int(g.nearest(v*inv))+q3kZero)
+				block[32+h/8*32+c] |= q & 3 << (h / 2 % 4 * 2)
+				block[c] |= q >> 2 << (h / 2)
+			}
+		}
+	}
+}
+
 func packQ3_K(dst []byte, src *[TileRows][]byte) {
 	var u codes
 	for b := 0; b*q3kTile < len(dst); b++ {

@@ -60,6 +60,32 @@ func decodeQ4_K(dst []float32, src []byte) {
 	}
 }
 
+func encodeQ4_K(dst []byte, src []float32) {
+	for b := 0; b*256 < len(src); b++ {
+		block, x := dst[b*144:][:144], src[b*256:][:256]
+		clear(block)
+		for j, a := range encodeScalesK(block, x, 15) {
+			for c, v := range x[j*32:][:32] {
+				block[16+j/2*32+c] |= byte(a.code(v, 15)) << (j & 1 * 4)
+			}
+		}
+	}
+}
+
+// encodeScalesK finds and stores d, dmin, sc and mn of a Q4_K or Q5_K block, and returns what they stand for.
+func encodeScalesK(block []byte, x []float32, top int) (fits [kParts]affine) {
+	for j := range fits {
+		fits[j] = fitAffine(x[j*32:][:32], top)
+	}
+	d, dmin := putUnits(block, fits[:], 63)
+	for j, fit := range fits {
+		sc, mn := roundAffine(x[j*32:][:32], top, fit, d, dmin, 63)
+		putScales6(block[4:], j, sc, mn)
+		fits[j] = affine{d * float32(sc), dmin * float32(mn)}
+	}
+	return fits
+}
+
 func packQ4_K(dst []byte, src *[TileRows][]byte) {
 	var u codes
 	for b := 0; b*q4kTile < len(dst); b++ {

@@ -41,6 +41,20 @@ func decodeQ5_K(dst []float32, src []byte) {
 	}
 }
 
+func encodeQ5_K(dst []byte, src []float32) {
+	for b := 0; b*256 < len(src); b++ {
+		block, x := dst[b*176:][:176], src[b*256:][:256]
+		clear(block)
+		for j, a := range encodeScalesK(block, x, 31) {
+			for c, v := range x[j*32:][:32] {
+				q := byte(a.code(v, 31))
+				block[48+j/2*32+c] |= q & 15 << (j & 1 * 4)
+				block[16+c] |= q >> 4 << j
+			}
+		}
+	}
+}
+
 func packQ5_K(dst []byte, src *[TileRows][]byte) {
 	var u codes
 	for b := 0; b*q5kTile < len(dst); b++ {

@@ -46,6 +46,35 @@ func decodeQ6_K(dst []float32, src []byte) {
 	}
 }
 
+func encodeQ6_K(dst []byte, src []float32) {
+	g := integers{-q6kZero, q6kZero - 1}
+	for b := 0; b*256 < len(src); b++ {
+		block, x := dst[b*210:][:210], src[b*256:][:256]
+		clear(block)
+		var scales [kHalves]float32
+		for h := range scales {
+			scales[h] = fitScale(x[h*16:][:16], g, g.low)
+		}
+		d := putHalf(block[208:], farthest(scales[:])/-128)
+		for h, scale := range scales {
+			part := x[h*16:][:16]
+			sc := roundScale(part, g, d, scale, -128, 127)
+			block[192+h] = byte(sc)
+			inv := inverse(d * float32(sc))
+			for i, v := range part {
+				putCode6K(block, h/2, h&1*16+i, byte(int(g.nearest(v*inv))+q6kZero))
+			}
+		}
+	}
+}
+
+// putCode6K stores the code of column c of part j; the bits are zero before.
+func putCode6K(block []byte, j, c int, q byte) {
+	n, k := j/4, j%4
+	block[64*n+32*(k&1)+c] |= q & 15 << (k >> 1 * 4)
+	block[128+32*n+c] |= q >> 4 << (2 * k)
+}
+
 func packQ6_K(dst []byte, src *[TileRows][]byte) {
 	var u codes
 	for b := 0; b*q6kTile < len(dst); b++ {

@@ -40,29 +40,23 @@ func inverse(d float32) float32 {
 	return 1 / d
 }
 
-// roundUp returns the integer part of v*inv + offset, at most top; a value that is out of range becomes 0 or top.
+// roundUp returns the integer part of v*inv + offset, at most top. NaN and infinity (v*inv with the inverse of a
+// subnormal d) become 0.
 func roundUp(v, inv, offset float32, top int32) byte {
 	s := float32(v*inv) + offset
-	switch {
-	case s >= float32(top)+1:
-		return byte(top)
-	case s > 0:
-		return byte(min(int32(s), top))
+	if !(s >= 1 && s < 1<<30) {
+		return 0
 	}
-	return 0
+	return byte(min(int32(s), top))
 }
 
-// roundAway rounds to the nearest int8, halves away from zero.
+// roundAway rounds to the nearest int8, halves away from zero. NaN and infinity become 0.
 func roundAway(v float32) int8 {
-	switch {
-	case v >= 127:
-		return 127
-	case v <= -128:
-		return -128
-	case v >= 0:
-		return int8(math.Floor(float64(v) + 0.5))
-	case v < 0:
-		return int8(math.Ceil(float64(v) - 0.5))
+	switch s := float64(v); {
+	case s >= 0 && s < 128:
+		return int8(s + 0.5)
+	case s < 0 && s > -128:
+		return int8(s - 0.5)
 	}
 	return 0
 }

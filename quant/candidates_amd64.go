@@ -1,0 +1,44 @@
+package quant
+
+import (
+	"fmt"
+	"strings"
+
+	"quickdraft/asm/avx2"
+	"quickdraft/asm/avx512"
+	"quickdraft/asm/avxvnni"
+	"quickdraft/asm/cpu"
+	"quickdraft/asm/vnni"
+)
+
+// level is the kernel package of an instruction set level, with its table by format name and activation rows.
+type level struct {
+	cpu.Level
+	dots map[string][WideM + 1]func(*float32, int, *byte, int, *byte, int, int)
+}
+
+// candidate returns the kernel of the level for a format and m activation rows.
+func (l level) candidate(f *Format, m int) (Candidate, bool) {
+	dot := l.dots[f.Name][m]
+	name := fmt.Sprintf("%s.Dot%sx%d", l, strings.ReplaceAll(f.Name, "_", ""), m)
+	return Candidate{Level: l.Level, Name: name, Dot: dot}, dot != nil
+}
+
+// levels lists the kernel packages, best first.
+var levels = []level{
+	{cpu.VNNI, vnni.Dots},
+	{cpu.AVX512, avx512.Dots},
+	{cpu.AVXVNNI, avxvnni.Dots},
+	{cpu.AVX2, avx2.Dots},
+}
+
+// kernels returns the assembly implementations for a format and m activation rows, best level first.
+func kernels(f *Format, m int) []Candidate {
+	var out []Candidate
+	for _, l := range levels {
+		if c, ok := l.candidate(f, m); ok {
+			out = append(out, c)
+		}
+	}
+	return out
+}

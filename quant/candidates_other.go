@@ -1,0 +1,6 @@
+//go:build !amd64
+
+package quant
+
+// kernels returns the assembly implementations: there are none for this architecture.
+func kernels(*Format, int) []Candidate { return nil }

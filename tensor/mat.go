@@ -19,6 +19,7 @@ type Mat struct {
 	format   *quant.Format
 	tileSize int // bytes of one tile
 	pages    machine.Pages
+	kernels  [quant.WideM + 1]quant.DotFunc // by number of tokens: 1..MaxM and WideM
 }
 
 // NewMat packs the file blocks src of a matrix of rows x cols weights. Row i of the result is row rowAt(i) of src; nil
@@ -88,6 +89,10 @@ func newMat(name string, t, packed gguf.Type, rows, cols int, src []byte) (*Mat,
 		return nil, fmt.Errorf("tensor %q: %w", name, err)
 	}
 	m.pages, m.Tiles = pages, pages.Data
+	for tokens := 1; tokens <= quant.MaxM; tokens++ {
+		m.kernels[tokens] = quant.Pick(packed, tokens).Dot
+	}
+	m.kernels[quant.WideM] = quant.Pick(packed, quant.WideM).Dot
 	return m, nil
 }
 

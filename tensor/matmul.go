@@ -46,7 +46,7 @@ func (c *CPU) MatMuls(x F32, out ...Proj) {
 	if t.quantised && x.Rows*quant.ActBytes(x.Cols) > len(t.acts) {
 		panic(fmt.Sprintf("tensor: MatMuls of (%d, %d), more than NewCPU was told", x.Rows, x.Cols))
 	}
-	t.pickKernels()
+	t.splitTokens()
 	c.run(t, t.bytes*x.Rows)
 }
 
@@ -59,9 +59,7 @@ type matmulTask struct {
 	bytes     int  // of all tiles
 	quantised bool // some matrix takes int8 activations
 
-	chunks [3]chunk // the token counts of the kernels in use
-	// kernels is indexed by the matrix and then as chunks.
-	kernels [maxProj][3]quant.DotFunc
+	chunks  [3]chunk    // the token counts of the kernels in use
 	acts    []byte      // (maxTokens, ActBytes(maxCols))
 	scratch [][]float32 // a worker's output of a partial tile, (WideM, TileRows)
 }
@@ -78,8 +76,8 @@ func (t *matmulTask) init(pool *Pool, maxTokens, maxCols int) {
 	}
 }
 
-// pickKernels splits the tokens into wide kernels of 16 and then one or two exact ones of 1 to 8.
-func (t *matmulTask) pickKernels() {
+// splitTokens splits the tokens into wide kernels of 16 and then one or two exact ones of 1 to 8.
+func (t *matmulTask) splitTokens() {
 	n := t.x.Rows
 	wide, rest := n/quant.WideM, n%quant.WideM
 	t.chunks = [3]chunk{{quant.WideM, wide}}
@@ -89,13 +87,6 @@ func (t *matmulTask) pickKernels() {
 	}
 	if rest > 0 {
 		t.chunks[2] = chunk{rest, 1}
-	}
-	for i := range t.nOut {
-		for k, c := range t.chunks {
-			if c.times > 0 {
-				t.kernels[i][k] = quant.Pick(t.out[i].W.Type, c.m).Dot
-			}
-		}
 	}
 }
 
@@ -157,11 +148,11 @@ func (t *matmulTask) block(i, tile0, tile1 int) {
 	}
 	tiles := &p.W.Tiles[tile0*p.W.tileSize]
 	row, stride := 0, p.Dst.Cols
-	for k, c := range t.chunks {
+	for _, c := range t.chunks {
 		for range c.times {
 			act, actStride := t.act(p.W, row)
 			dst := &p.Dst.Data[row*stride+tile0*quant.TileRows]
-			t.kernels[i][k](dst, stride, tiles, tile1-tile0, act, actStride, p.W.Cols/p.W.format.BlockSize)
+			p.W.kernels[c.m](dst, stride, tiles, tile1-tile0, act, actStride, p.W.Cols/p.W.format.BlockSize)
 			row += c.m
 		}
 	}
@@ -173,10 +164,10 @@ func (t *matmulTask) partial(i int, scratch []float32) {
 	row0 := p.W.Rows / quant.TileRows * quant.TileRows
 	tiles := &p.W.Tiles[row0/quant.TileRows*p.W.tileSize]
 	row := 0
-	for k, c := range t.chunks {
+	for _, c := range t.chunks {
 		for range c.times {
 			act, actStride := t.act(p.W, row)
-			t.kernels[i][k](&scratch[0], quant.TileRows, tiles, 1, act, actStride, p.W.Cols/p.W.format.BlockSize)
+			p.W.kernels[c.m](&scratch[0], quant.TileRows, tiles, 1, act, actStride, p.W.Cols/p.W.format.BlockSize)
 			for m := range c.m {
 				copy(p.Dst.Row(row + m)[row0:], scratch[m*quant.TileRows:(m+1)*quant.TileRows])
 			}

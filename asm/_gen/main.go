@@ -47,6 +47,12 @@ func writeLevel(lv *level) error {
 			return fmt.Errorf("%s: %w", f.name, err)
 		}
 	}
+	probe := newSource()
+	emitPeak(probe, lv)
+	emitRead(probe, lv)
+	if err := probe.write(filepath.Join(dir, "probe_amd64.s")); err != nil {
+		return err
+	}
 	stubs, err := goformat.Source(stubText(lv))
 	if err != nil {
 		return err
@@ -137,5 +143,10 @@ func stubText(lv *level) []byte {
 			p("//\n//go:noescape\nfunc %s(%s, m int)", f.rolled(), parameters)
 		}
 	}
+	p("\n// PeakMACs is the number of int8 multiply-adds of a round of Peak.\nconst PeakMACs = %d", peakMACs(lv))
+	p("\n// Peak runs rounds of independent int8 products on registers: the level's arithmetic without memory.")
+	p("//\n//go:noescape\nfunc Peak(rounds int)")
+	p("\n// Read loads nLines lines of 64 bytes and does nothing with them.")
+	p("//\n//go:noescape\nfunc Read(src *byte, nLines int)")
 	return b.Bytes()
 }

@@ -1018,3 +1018,16 @@ func DotIQ4XSx16(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte
 //
 //go:noescape
 func dotIQ4XS(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int, m int)
+
+// PeakMACs is the number of int8 multiply-adds of a round of Peak.
+const PeakMACs = 768
+
+// Peak runs rounds of independent int8 products on registers: the level's arithmetic without memory.
+//
+//go:noescape
+func Peak(rounds int)
+
+// Read loads nLines lines of 64 bytes and does nothing with them.
+//
+//go:noescape
+func Read(src *byte, nLines int)

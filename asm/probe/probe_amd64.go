@@ -1,0 +1,39 @@
+package probe
+
+import (
+	"quickdraft/asm/avx2"
+	"quickdraft/asm/avx512"
+	"quickdraft/asm/avxvnni"
+	"quickdraft/asm/cpu"
+	"quickdraft/asm/vnni"
+)
+
+func read(src *byte, nLines int) {
+	switch {
+	case cpu.Active(cpu.AVX512):
+		avx512.Read(src, nLines)
+	case cpu.Active(cpu.AVX2):
+		avx2.Read(src, nLines)
+	default:
+		readGo(src, nLines)
+	}
+}
+
+func peak(rounds int) int64 {
+	perRound := 0
+	switch cpu.Best() {
+	case cpu.VNNI:
+		vnni.Peak(rounds)
+		perRound = vnni.PeakMACs
+	case cpu.AVX512:
+		avx512.Peak(rounds)
+		perRound = avx512.PeakMACs
+	case cpu.AVXVNNI:
+		avxvnni.Peak(rounds)
+		perRound = avxvnni.PeakMACs
+	case cpu.AVX2:
+		avx2.Peak(rounds)
+		perRound = avx2.PeakMACs
+	}
+	return int64(rounds) * int64(perRound)
+}

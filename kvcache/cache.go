@@ -94,7 +94,8 @@ func (cfg *Config) blockSize() int { return cfg.KVHeads * cfg.HeadDim * BlockTok
 
 // bytes is the size of the store; as a float it cannot overflow.
 func (cfg *Config) bytes() float64 {
-	return 2 * float64(cfg.valueBytes()) * float64(cfg.Layers) * float64(cfg.KVHeads) * float64(cfg.HeadDim) * BlockTokens * float64(cfg.Blocks)
+	values := float64(cfg.KVHeads) * float64(cfg.HeadDim) * BlockTokens * float64(cfg.Blocks)
+	return 2 * float64(cfg.Layers) * values * float64(cfg.valueBytes())
 }
 
 func (cfg *Config) valueBytes() int {

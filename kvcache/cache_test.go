@@ -79,6 +79,14 @@ func randomRow(rng *rand.Rand, n int) row {
 	return r
 }
 
+// value reads from the one of the two stores that is there.
+func value(half []uint16, full []float32, at int) float32 {
+	if full != nil {
+		return full[at]
+	}
+	return quant.HalfToFloat(half[at])
+}
+
 // check reads everything back through the views.
 func (m *model) check(t *rapid.T) {
 	cfg := m.seq.cache.cfg
@@ -98,10 +106,9 @@ func (m *model) check(t *rapid.T) {
 			at := int(view.Blocks[(pos-view.First)/BlockTokens]) * width * BlockTokens
 			for i := range width {
 				head, d := i/cfg.HeadDim, i%cfg.HeadDim
-				k := view.K[at+i*BlockTokens+pos%BlockTokens]
-				v := view.V[at+(head*BlockTokens+pos%BlockTokens)*cfg.HeadDim+d]
-				require.Equal(t, all[pos].k[layer*width+i], quant.HalfToFloat(k))
-				require.Equal(t, all[pos].v[layer*width+i], quant.HalfToFloat(v))
+				atK, atV := at+i*BlockTokens+pos%BlockTokens, at+(head*BlockTokens+pos%BlockTokens)*cfg.HeadDim+d
+				require.Equal(t, all[pos].k[layer*width+i], value(view.K, view.K32, atK))
+				require.Equal(t, all[pos].v[layer*width+i], value(view.V, view.V32, atV))
 			}
 		}
 	}
@@ -127,7 +134,7 @@ func (m *model) append(rng *rand.Rand, n int) {
 // TestAgainstModel does random operations on several sequences of one cache that is too small for all of them.
 func TestAgainstModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		cfg := Config{Layers: 2, KVHeads: 2, HeadDim: 3, Windows: []int{0, 20}, Blocks: 12}
+		cfg := Config{Layers: 2, KVHeads: 2, HeadDim: 3, Windows: []int{0, 20}, Blocks: 12, F32: rapid.Bool().Draw(t, "float32")}
 		c, err := New(cfg)
 		require.NoError(t, err)
 		defer c.Close()

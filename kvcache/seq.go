@@ -46,7 +46,8 @@ func (s *Seq) Reserve(n int) error {
 	return nil
 }
 
-// Append writes the rows of k and v, (n, KVHeads*HeadDim), at the positions after the committed tokens of one layer. The room must be reserved.
+// Append writes the rows of k and v, (n, KVHeads*HeadDim), at the positions after the committed tokens of one layer.
+// The room must be reserved.
 func (s *Seq) Append(layer int, k, v tensor.F32) {
 	cfg := &s.cache.cfg
 	if k.Cols != cfg.KVHeads*cfg.HeadDim || v.Cols != k.Cols || v.Rows != k.Rows {

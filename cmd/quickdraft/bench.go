@@ -1,0 +1,102 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"quickdraft/engine"
+	"quickdraft/machine"
+	"quickdraft/sample"
+)
+
+// benchResult is what quickdraft bench prints.
+type benchResult struct {
+	Model            string  `json:"model"`
+	Machine          string  `json:"machine"`
+	Threads          int     `json:"threads"`
+	PrefillPerSecond float64 `json:"prefill_tokens_per_second"`
+	DecodePerSecond  float64 `json:"decode_tokens_per_second"`
+	WeightGBps       float64 `json:"weight_gbps"`
+	DRAMGBps         float64 `json:"dram_gbps"`
+	BandwidthShare   float64 `json:"bandwidth_share"`
+	Spread           float64 `json:"decode_spread"` // (max-min)/median over the repetitions
+}
+
+func benchCommand() *cobra.Command {
+	var f modelFlags
+	var nPrompt, nDecode, repeat int
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "bench", Short: "Measure prefill and decode speed beside the machine's memory bandwidth", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if nPrompt < 1 || nDecode < 2 || repeat < 1 {
+				return &usageError{fmt.Errorf("-p %d -n %d -r %d: want at least 1, 2 and 1", nPrompt, nDecode, repeat)}
+			}
+			m, err := f.open(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer m.Close()
+			res, err := benchModel(cmd.Context(), m, nPrompt, nDecode, repeat)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return printJSON(res)
+			}
+			res.print()
+			return nil
+		},
+	}
+	f.add(cmd)
+	cmd.Flags().IntVarP(&nPrompt, "prompt-tokens", "p", 256, "tokens of the prompt")
+	cmd.Flags().IntVarP(&nDecode, "predict", "n", 48, "tokens to decode")
+	cmd.Flags().IntVarP(&repeat, "repeat", "r", 3, "repetitions; the median is printed")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+// benchModel interleaves decoding with measurements of the memory bandwidth, which drifts on shared machines.
+func benchModel(ctx context.Context, m *loaded, nPrompt, nDecode, repeat int) (benchResult, error) {
+	rng := rand.New(rand.NewPCG(1, 1))
+	prompt := make([]int32, min(nPrompt, m.ContextLen()-nDecode))
+	for i := range prompt {
+		prompt[i] = int32(rng.IntN(m.text.Tokenizer.VocabSize()))
+	}
+	var prefill, decode, dram []float64
+	for range repeat {
+		dram = append(dram, machine.ReadBandwidth(m.Threads(), 256<<20, 200*time.Millisecond))
+		ticket, err := m.Submit(ctx, engine.Request{Prompt: prompt, MaxTokens: nDecode, IgnoreEOS: true, Sampling: sample.Greedy()})
+		if err != nil {
+			return benchResult{}, err
+		}
+		for tok := range ticket.Tokens() {
+			if tok.Err != nil {
+				return benchResult{}, tok.Err
+			}
+		}
+		fig := newFigures(m, ticket.Stats())
+		prefill, decode = append(prefill, fig.PromptPerSecond), append(decode, fig.DecodePerSecond)
+	}
+	res := benchResult{
+		Model: m.path, Machine: machine.Describe(), Threads: m.Threads(),
+		PrefillPerSecond: median(prefill), DecodePerSecond: median(decode), DRAMGBps: median(dram),
+		Spread: spread(decode),
+	}
+	res.WeightGBps = res.DecodePerSecond * float64(m.Model().WeightBytes()) / 1e9
+	res.BandwidthShare = res.WeightGBps / res.DRAMGBps
+	return res, nil
+}
+
+func (r benchResult) print() {
+	fmt.Printf("machine   %s\n", r.Machine)
+	fmt.Printf("model     %s, %d threads\n", r.Model, r.Threads)
+	fmt.Printf("prefill   %8.1f tokens/s\n", r.PrefillPerSecond)
+	fmt.Printf("decode    %8.1f tokens/s (spread %.0f %%)\n", r.DecodePerSecond, 100*r.Spread)
+	fmt.Printf("weights   %8.1f GB/s\n", r.WeightGBps)
+	fmt.Printf("dram      %8.1f GB/s measured between the runs; share %.2f\n", r.DRAMGBps, r.BandwidthShare)
+}

@@ -1,0 +1,289 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"sort"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"quickdraft/asm/cpu"
+	"quickdraft/engine"
+	"quickdraft/model"
+	"quickdraft/sample"
+	"quickdraft/text"
+	"quickdraft/text/tokenizer"
+)
+
+func debugCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "debug", Short: "Tools for comparing engines: logits, greedy ids, tokens, rendered templates"}
+	cmd.AddCommand(debugLogits(), debugGenerate(), debugTokenize(), debugTemplate(), debugLevels())
+	return cmd
+}
+
+// parseIDs reads "1,2,3".
+func parseIDs(s string) ([]int32, error) {
+	var ids []int32
+	for _, part := range strings.FieldsFunc(s, func(r rune) bool { return r == ',' || r == ' ' }) {
+		id, err := strconv.ParseInt(part, 10, 32)
+		if err != nil || id < 0 {
+			return nil, &usageError{fmt.Errorf("--ids: %q is not a token id, want numbers like 1,2,3", part)}
+		}
+		ids = append(ids, int32(id))
+	}
+	if len(ids) == 0 {
+		return nil, &usageError{fmt.Errorf("--ids: no token id given, want numbers like 1,2,3")}
+	}
+	return ids, nil
+}
+
+func debugLogits() *cobra.Command {
+	var f modelFlags
+	var idList string
+	var top, chunk int
+	cmd := &cobra.Command{
+		Use: "logits", Short: "Print the logits of every position of a token sequence as JSON", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ids, err := parseIDs(idList)
+			if err != nil {
+				return err
+			}
+			path, err := f.resolve(cmd.Context())
+			if err != nil {
+				return err
+			}
+			return writeLogits(path, &f, ids, top, chunk)
+		},
+	}
+	f.add(cmd)
+	cmd.Flags().StringVar(&idList, "ids", "", "token ids, separated by commas")
+	cmd.Flags().IntVar(&top, "top", 0, "print the N highest logits of a position, with their ids, instead of all")
+	cmd.Flags().IntVar(&chunk, "chunk", 64, "tokens fed in one pass")
+	return cmd
+}
+
+// topLogit is one entry of debug logits --top.
+type topLogit struct {
+	ID    int     `json:"id"`
+	Logit float32 `json:"logit"`
+}
+
+// writeLogits feeds ids in chunks and prints a row a position.
+func writeLogits(path string, f *modelFlags, ids []int32, top, chunk int) error {
+	if chunk < 1 || chunk > model.DefaultMaxBatch {
+		return &usageError{fmt.Errorf("--chunk %d: want 1 to %d", chunk, model.DefaultMaxBatch)}
+	}
+	if top < 0 {
+		return &usageError{fmt.Errorf("--top %d: want 0 or more", top)}
+	}
+	m, err := f.openModel(path)
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	cache, err := m.NewCache(len(ids)/16 + 1)
+	if err != nil {
+		return err
+	}
+	defer cache.Close()
+	seq := cache.NewSeq()
+	if err := seq.Reserve(len(ids)); err != nil {
+		return err
+	}
+	w := bufio.NewWriter(os.Stdout)
+	fmt.Fprintf(w, `{"n_vocab":%d,"logits":[`, m.Config().Vocab)
+	for at := 0; at < len(ids); at += chunk {
+		part := ids[at:min(at+chunk, len(ids))]
+		b := model.Batch{Tokens: part, Spans: []model.Span{{Seq: seq, N: len(part)}}}
+		for i := range part {
+			b.Logits = append(b.Logits, int32(i))
+		}
+		logits, err := m.Forward(&b)
+		if err != nil {
+			return err
+		}
+		seq.Commit(len(part))
+		for i := range part {
+			if at+i > 0 {
+				w.WriteByte(',')
+			}
+			if err := writeRow(w, logits.Row(i), top); err != nil {
+				return err
+			}
+		}
+	}
+	fmt.Fprintln(w, "]}")
+	return w.Flush()
+}
+
+func writeRow(w *bufio.Writer, row []float32, top int) error {
+	var v any = row
+	if top > 0 {
+		v = topLogits(row, top)
+	}
+	data, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(data)
+	return err
+}
+
+// topLogits returns the n highest logits, the lower id first where two are equal.
+func topLogits(row []float32, n int) []topLogit {
+	all := make([]topLogit, len(row))
+	for id, x := range row {
+		all[id] = topLogit{id, x}
+	}
+	sort.SliceStable(all, func(i, j int) bool { return all[i].Logit > all[j].Logit })
+	return all[:min(n, len(all))]
+}
+
+func debugGenerate() *cobra.Command {
+	var f modelFlags
+	var idList string
+	var n int
+	cmd := &cobra.Command{
+		Use: "generate", Short: "Continue a token sequence greedily and print the new ids as JSON", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ids, err := parseIDs(idList)
+			if err != nil {
+				return err
+			}
+			path, err := f.resolve(cmd.Context())
+			if err != nil {
+				return err
+			}
+			e, err := f.openEngine(path)
+			if err != nil {
+				return err
+			}
+			defer e.Close()
+			return generateIDs(cmd.Context(), e, ids, n)
+		},
+	}
+	f.add(cmd)
+	cmd.Flags().StringVar(&idList, "ids", "", "token ids of the prompt, separated by commas")
+	cmd.Flags().IntVarP(&n, "predict", "n", 24, "tokens to generate; end-of-sequence tokens do not stop")
+	return cmd
+}
+
+func generateIDs(ctx context.Context, e *engine.Engine, ids []int32, n int) error {
+	if n < 0 {
+		return &usageError{fmt.Errorf("-n %d: want 0 or more", n)}
+	}
+	out := struct {
+		IDs []int32 `json:"ids"`
+	}{IDs: []int32{}}
+	for id, err := range e.Generate(ctx, engine.Request{Prompt: ids, MaxTokens: n, IgnoreEOS: true, Sampling: sample.Greedy()}) {
+		if err != nil {
+			return err
+		}
+		out.IDs = append(out.IDs, id)
+	}
+	return json.NewEncoder(os.Stdout).Encode(out)
+}
+
+func debugTokenize() *cobra.Command {
+	var f modelFlags
+	var o tokenizer.EncodeOptions
+	cmd := &cobra.Command{
+		Use: "tokenize", Short: "Read JSON strings, one a line, and print their token ids", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			path, err := f.resolve(cmd.Context())
+			if err != nil {
+				return err
+			}
+			t, err := text.Open(path)
+			if err != nil {
+				return err
+			}
+			return tokenizeLines(t, o)
+		},
+	}
+	f.add(cmd)
+	cmd.Flags().BoolVar(&o.AddSpecial, "special", false, "add BOS and EOS as the model wants them")
+	cmd.Flags().BoolVar(&o.ParseSpecial, "parse-special", false, "recognise special tokens in the text")
+	return cmd
+}
+
+// tokenizeLines answers every JSON value of standard input with a line.
+func tokenizeLines(t *text.Text, o tokenizer.EncodeOptions) error {
+	in := json.NewDecoder(bufio.NewReader(os.Stdin))
+	w := bufio.NewWriter(os.Stdout)
+	out := json.NewEncoder(w)
+	for n := 1; in.More(); n++ {
+		var s string
+		if err := in.Decode(&s); err != nil {
+			return fmt.Errorf("standard input, value %d: want a JSON string: %w", n, err)
+		}
+		ids := t.Tokenizer.Encode(s, o)
+		if ids == nil {
+			ids = []int32{}
+		}
+		if err := out.Encode(ids); err != nil {
+			return err
+		}
+	}
+	return w.Flush()
+}
+
+// templateFlags replace what the model says about its template.
+type templateFlags struct {
+	messages, template, bos, eos, now string
+}
+
+func debugTemplate() *cobra.Command {
+	var f modelFlags
+	var o templateFlags
+	cmd := &cobra.Command{
+		Use: "template", Short: "Render a conversation with the model's chat template and print it as a JSON string", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			out, err := o.render(cmd.Context(), &f)
+			if err != nil {
+				return err
+			}
+			enc := json.NewEncoder(os.Stdout)
+			enc.SetEscapeHTML(false)
+			return enc.Encode(out)
+		},
+	}
+	f.add(cmd)
+	fl := cmd.Flags()
+	fl.StringVar(&o.messages, "messages", "-", `JSON file {"messages":[..],"tools":[..],"add_generation_prompt":true,..}; further keys are template variables; "-" is standard input`)
+	fl.StringVar(&o.template, "template", "", "file with another template than the model's; no model is needed then")
+	fl.StringVar(&o.bos, "bos", "", "text of the beginning-of-sequence token")
+	fl.StringVar(&o.eos, "eos", "", "text of the end-of-sequence token")
+	fl.StringVar(&o.now, "now", "", "time that the template sees, like 2026-07-04T09:05:03 (default: the clock)")
+	return cmd
+}
+
+func debugLevels() *cobra.Command {
+	return &cobra.Command{
+		Use: "levels", Short: "List the instruction set levels of this CPU, one a line", Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			for _, l := range []cpu.Level{cpu.Go, cpu.AVX2, cpu.AVXVNNI, cpu.AVX512, cpu.VNNI} {
+				if cpu.Has(l) {
+					fmt.Println(l)
+				}
+			}
+			return nil
+		},
+	}
+}
+
+// parseNow accepts a date and time with or without an offset.
+func parseNow(s string) (time.Time, error) {
+	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04:05", "2006-01-02 15:04:05", "2006-01-02"} {
+		if t, err := time.Parse(layout, s); err == nil {
+			return t, nil
+		}
+	}
+	return time.Time{}, &usageError{fmt.Errorf("--now %q: want a time like 2026-07-04T09:05:03", s)}
+}

@@ -1,0 +1,147 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"quickdraft/hub"
+)
+
+// openHub opens the cache with a progress bar and notes on standard error. The caller calls done when the pull is over.
+func openHub() (h *hub.Hub, done func(), err error) {
+	b := newBar("pulling", os.Stderr)
+	h, err = hub.Open(hub.Options{
+		Note:     func(line string) { b.Note(line) },
+		Progress: func(p hub.Progress) { b.Name(p.Name); b.Set(p.Done, p.Total) },
+	})
+	if err != nil {
+		return nil, nil, &usageError{err}
+	}
+	return h, b.Finish, nil
+}
+
+// pull returns the path of a model's file, fetching it when the cache lacks it.
+func pull(ctx context.Context, name string) (string, error) {
+	h, done, err := openHub()
+	if err != nil {
+		return "", err
+	}
+	defer done()
+	return h.Pull(ctx, name)
+}
+
+func hubCommands() []*cobra.Command {
+	return []*cobra.Command{pullCommand(), listCommand(), showCommand(), rmCommand()}
+}
+
+func pullCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "pull MODEL", Short: "Fetch a model into the cache", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			path, err := pull(cmd.Context(), args[0])
+			if err == nil {
+				fmt.Println(path)
+			}
+			return err
+		},
+	}
+}
+
+func listCommand() *cobra.Command {
+	var asJSON, dir, catalog bool
+	cmd := &cobra.Command{
+		Use: "list", Short: "List the models in the cache", Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			h, done, err := openHub()
+			if err != nil {
+				return err
+			}
+			defer done()
+			if dir {
+				fmt.Println(h.Dir())
+				return nil
+			}
+			if catalog {
+				return printCatalog()
+			}
+			entries, err := h.List()
+			if err != nil {
+				return err
+			}
+			return printEntries(entries, asJSON)
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.Flags().BoolVar(&dir, "dir", false, "print the folder of the catalog's models instead")
+	cmd.Flags().BoolVar(&catalog, "catalog", false, "list what can be pulled by name instead")
+	return cmd
+}
+
+func printEntries(entries []hub.Entry, asJSON bool) error {
+	if asJSON {
+		return printJSON(entries)
+	}
+	w := tabwriter.NewWriter(os.Stdout, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(w, "NAME\tSIZE\tSTATE")
+	for _, e := range entries {
+		state := "complete"
+		if e.Partial {
+			state = "partial"
+		}
+		fmt.Fprintf(w, "%s\t%.1f MB\t%s\n", e.Name, float64(e.Size)/1e6, state)
+	}
+	return w.Flush()
+}
+
+func printCatalog() error {
+	w := tabwriter.NewWriter(os.Stdout, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(w, "NAME\tSIZE\tWHAT")
+	for _, m := range hub.Catalog() {
+		fmt.Fprintf(w, "%s\t%.1f MB\t%s\n", m.Name, float64(m.Size)/1e6, m.About)
+	}
+	return w.Flush()
+}
+
+func showCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "show MODEL", Short: "Print what is known about a model as JSON", Args: cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			h, done, err := openHub()
+			if err != nil {
+				return err
+			}
+			defer done()
+			info, err := h.Show(args[0])
+			if err != nil {
+				return err
+			}
+			return printJSON(info)
+		},
+	}
+}
+
+func rmCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "rm MODEL", Short: "Delete a model from the cache", Args: cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			h, done, err := openHub()
+			if err != nil {
+				return err
+			}
+			defer done()
+			return h.Remove(args[0])
+		},
+	}
+}
+
+func printJSON(v any) error {
+	enc := json.NewEncoder(os.Stdout)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	return enc.Encode(v)
+}

@@ -1,0 +1,57 @@
+// Command quickdraft runs language models on machines without a GPU.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+
+	"github.com/spf13/cobra"
+
+	"quickdraft/asm/cpu"
+)
+
+// version is set by the release build: -ldflags "-X main.version=1.2.3".
+var version = "dev"
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	err := root().ExecuteContext(ctx)
+	stop()
+	if err == nil {
+		return
+	}
+	fmt.Fprintln(os.Stderr, "error:", err)
+	var usage *usageError
+	if errors.As(err, &usage) {
+		os.Exit(2)
+	}
+	os.Exit(1)
+}
+
+// usageError marks an error of the caller's: an unknown option, a value out of range, something that cannot be done here.
+type usageError struct{ error }
+
+func (e *usageError) Unwrap() error { return e.error }
+
+func root() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:           "quickdraft",
+		Short:         "An LLM inference engine for machines without a GPU",
+		Version:       version,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		PersistentPreRunE: func(*cobra.Command, []string) error {
+			if err := cpu.Err(); err != nil {
+				return &usageError{err}
+			}
+			return nil
+		},
+	}
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err} })
+	cmd.AddCommand(runCommand(), benchCommand(), debugCommand())
+	cmd.AddCommand(hubCommands()...)
+	return cmd
+}

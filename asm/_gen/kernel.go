@@ -32,6 +32,7 @@ type kernel struct {
 	sub     reg.Register // sub-block scales of the current part
 	act     reg.Register // activation block of token 0
 	act8    reg.Register // activation block of token 8
+	token   reg.Register // activation block of the token in work (rolled)
 	stride  reg.Register // actStride; 3, 5 and 7 times of it
 	strides map[int]reg.Register
 	half    reg.Register // 0 or 8: first row of the half in work (256 bits)
@@ -212,38 +213,24 @@ func (k *kernel) inHalf(base reg.Register, disp, size int) operand.Mem {
 	return a
 }
 
-// tokens runs body for each token; a addresses its activation block, load and store move its sums.
-func (k *kernel) tokens(label string, body func(a func(disp int) operand.Mem, load func() reg.VecVirtual, store func(reg.VecVirtual))) {
-	if !k.rolled() {
-		for m := range k.m {
-			body(func(disp int) operand.Mem { return k.tokenAct(m, disp) },
-				func() reg.VecVirtual { return k.sums[m] }, func(reg.VecVirtual) {})
+// tokenLoop adds the products of a part to the sums of each token in dst (rolled).
+func (k *kernel) tokenLoop() {
+	token := k.act
+	k.eachRow("token", func(at operand.Mem) {
+		if k.m != 1 {
+			token = k.token
 		}
-		return
-	}
-	token, at := k.act, k.inHalf(k.dst, 0, 4)
-	loop := k.m != 1
-	var count reg.Register
-	if loop {
-		token, at.Base = k.GP64(), k.GP64()
-		k.MOVQ(k.act, token)
-		k.MOVQ(k.dst, at.Base)
-		count = k.param("m")
-		k.Label(label)
-	}
-	body(func(disp int) operand.Mem { return mem(token, disp) },
-		func() reg.VecVirtual {
-			sum := k.vec("sum")
-			k.VMOVUPS(at, sum)
-			return sum
-		},
-		func(sum reg.VecVirtual) { k.VMOVUPS(sum, at) })
-	if loop {
-		k.ADDQ(k.stride, token)
-		k.ADDQ(k.dstStep, at.Base)
-		k.DECQ(count)
-		k.JNE(operand.LabelRef(label))
-	}
+		a := func(disp int) operand.Mem { return mem(token, disp) }
+		sum := k.vec("sum")
+		for h := range k.f.factors() {
+			dot := k.integerDot(a, h, 8/k.f.factors())
+			if h == 0 {
+				k.VMOVUPS(at, sum)
+			}
+			k.addScaled(a, h, dot, sum)
+		}
+		k.VMOVUPS(sum, at)
+	})
 }
 
 func (k *kernel) zeroSums() {
@@ -266,18 +253,20 @@ func (k *kernel) zeroSums() {
 	})
 }
 
-// eachRow runs body with the address of each token's sums (rolled).
+// eachRow runs body with the address of each token's sums, and k.token at its activation block (rolled).
 func (k *kernel) eachRow(label string, body func(at operand.Mem)) {
 	at := k.inHalf(k.dst, 0, 4)
 	if k.m == 1 {
 		body(at)
 		return
 	}
-	at.Base = k.GP64()
+	at.Base, k.token = k.GP64(), k.GP64()
 	k.MOVQ(k.dst, at.Base)
+	k.MOVQ(k.act, k.token)
 	count := k.param("m")
 	k.Label(label)
 	body(at)
+	k.ADDQ(k.stride, k.token)
 	k.ADDQ(k.dstStep, at.Base)
 	k.DECQ(count)
 	k.JNE(operand.LabelRef(label))

@@ -60,15 +60,15 @@ func (k *kernel) vectors() int {
 	if k.usesSplit() {
 		n += 8
 	}
-	if k.f.super && k.lv.bits == 512 {
+	if k.keepsFloats() {
 		n++
 		if k.f.mins {
 			n++
 		}
 	}
 	switch {
-	case k.lv.vnni && k.lv.bits == 512: // dot, scaled
-		n += 2
+	case k.lv.unroll: // scaled, dots
+		n += 1 + k.interleave()
 	case k.f.halves || k.usesSplit(): // the sums stay while the second half is multiplied
 		n += 4
 	default:
@@ -76,6 +76,9 @@ func (k *kernel) vectors() int {
 	}
 	return n
 }
+
+// keepsFloats reports whether the float scales of a block of 256 columns stay in registers.
+func (k *kernel) keepsFloats() bool { return k.f.super && k.lv.bits == 512 && k.m <= maxTokens }
 
 // constantsWanted lists the constants of the inner loops, the most used first.
 func (k *kernel) constantsWanted() []uint32 {

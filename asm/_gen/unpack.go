@@ -18,7 +18,7 @@ func (k *kernel) unpack() {
 		case nibbles:
 			k.unpackNibbles(at)
 		case bits1:
-			line := k.vec("dot")
+			line := k.vec("dot0")
 			k.load(k.inHalf(k.part, at, 4), line)
 			for g := range k.w {
 				k.field(line, g, p.bit, 0x01010101<<p.bit, k.w[g], i > 0)
@@ -41,7 +41,7 @@ func (k *kernel) unpack() {
 func (k *kernel) unpackNibbles(at int) {
 	const low = 0x0f0f0f0f
 	for p := range 4 {
-		line := k.vec("dot")
+		line := k.vec("dot0")
 		k.load(k.inHalf(k.part, at+64*p, 4), line)
 		k.and(k.constant(low), line, k.w[p])
 		k.VPSRLD(operand.U8(4), line, line)
@@ -51,7 +51,7 @@ func (k *kernel) unpackNibbles(at int) {
 
 func (k *kernel) unpackPairs(at, bit int, or bool) {
 	for h := range 2 {
-		line := k.vec("dot")
+		line := k.vec("dot0")
 		k.load(k.inHalf(k.part, at+64*h, 4), line)
 		for j := range 4 {
 			k.field(line, 2*j, bit, 0x03030303<<bit, k.w[4*h+j], or)
@@ -106,7 +106,7 @@ func (k *kernel) field(line reg.VecVirtual, from, to int, mask uint32, dst reg.V
 // lookUp replaces 4-bit codes by the entries of the format's table: unsigned (plus the offset), or the signed weights to
 // the scratch and their absolute values to k.w.
 func (k *kernel) lookUp() {
-	table, bias := k.vec("dot"), k.f.offset
+	table, bias := k.vec("dot0"), k.f.offset
 	if k.usesSign() {
 		bias = 0
 	}

@@ -171,14 +171,16 @@ tile:
 	// One tile of 16 rows: sums start at zero, activations at the first block.
 	MOVQ act+32(FP), SI
 	MOVQ CX, DI
-	MOVQ m+56(FP), R8
+	MOVQ SI, R8
+	MOVQ m+56(FP), R9
 
 zeroToken:
 	VPXOR   Y2, Y2, Y2
 	VMOVUPS Y2, (DI)
 	VMOVUPS Y2, 32(DI)
+	ADDQ    BX, R8
 	ADDQ    DX, DI
-	DECQ    R8
+	DECQ    R9
 	JNE     zeroToken
 	MOVQ    nBlocks+48(FP), DI
 	TESTQ   DI, DI
@@ -232,47 +234,47 @@ part:
 	VPSRLD     $0x04, Z16, Z16
 	VCVTDQ2PS  Z16, Z16
 	VMULPS     Z3, Z16, Z16
-	MOVQ       SI, R10
-	MOVQ       CX, R11
+	MOVQ       CX, R10
+	MOVQ       SI, R11
 	MOVQ       m+56(FP), R12
 
 token:
-	VPBROADCASTD      (R10), Z17
-	VPMADDUBSW        Z17, Z4, Z12
-	VPBROADCASTD      4(R10), Z17
-	VPMADDUBSW        Z17, Z5, Z17
-	VPADDW            Z17, Z12, Z12
-	VPBROADCASTD      8(R10), Z17
-	VPMADDUBSW        Z17, Z6, Z17
-	VPADDW            Z17, Z12, Z12
-	VPBROADCASTD      12(R10), Z17
-	VPMADDUBSW        Z17, Z7, Z17
-	VPADDW            Z17, Z12, Z12
+	VPBROADCASTD      (R11), Z18
+	VPMADDUBSW        Z18, Z4, Z12
+	VPBROADCASTD      4(R11), Z18
+	VPMADDUBSW        Z18, Z5, Z18
+	VPADDW            Z18, Z12, Z12
+	VPBROADCASTD      8(R11), Z18
+	VPMADDUBSW        Z18, Z6, Z18
+	VPADDW            Z18, Z12, Z12
+	VPBROADCASTD      12(R11), Z18
+	VPMADDUBSW        Z18, Z7, Z18
+	VPADDW            Z18, Z12, Z12
 	VPMADDWD          Z0, Z12, Z12
-	VMOVUPS           (R11), Z18
-	VMULPS.BCST       32(R10), Z13, Z17
+	VMOVUPS           (R10), Z17
+	VMULPS.BCST       32(R11), Z13, Z18
 	VCVTDQ2PS         Z12, Z12
-	VFMADD231PS       Z17, Z12, Z18
-	VFNMADD231PS.BCST 40(R10), Z15, Z18
-	VPBROADCASTD      16(R10), Z17
-	VPMADDUBSW        Z17, Z8, Z12
-	VPBROADCASTD      20(R10), Z17
-	VPMADDUBSW        Z17, Z9, Z17
-	VPADDW            Z17, Z12, Z12
-	VPBROADCASTD      24(R10), Z17
-	VPMADDUBSW        Z17, Z10, Z17
-	VPADDW            Z17, Z12, Z12
-	VPBROADCASTD      28(R10), Z17
-	VPMADDUBSW        Z17, Z11, Z17
-	VPADDW            Z17, Z12, Z12
+	VFMADD231PS       Z18, Z12, Z17
+	VFNMADD231PS.BCST 40(R11), Z15, Z17
+	VPBROADCASTD      16(R11), Z18
+	VPMADDUBSW        Z18, Z8, Z12
+	VPBROADCASTD      20(R11), Z18
+	VPMADDUBSW        Z18, Z9, Z18
+	VPADDW            Z18, Z12, Z12
+	VPBROADCASTD      24(R11), Z18
+	VPMADDUBSW        Z18, Z10, Z18
+	VPADDW            Z18, Z12, Z12
+	VPBROADCASTD      28(R11), Z18
+	VPMADDUBSW        Z18, Z11, Z18
+	VPADDW            Z18, Z12, Z12
 	VPMADDWD          Z0, Z12, Z12
-	VMULPS.BCST       32(R10), Z14, Z17
+	VMULPS.BCST       32(R11), Z14, Z18
 	VCVTDQ2PS         Z12, Z12
-	VFMADD231PS       Z17, Z12, Z18
-	VFNMADD231PS.BCST 44(R10), Z16, Z18
-	VMOVUPS           Z18, (R11)
-	ADDQ              BX, R10
-	ADDQ              DX, R11
+	VFMADD231PS       Z18, Z12, Z17
+	VFNMADD231PS.BCST 44(R11), Z16, Z17
+	VMOVUPS           Z17, (R10)
+	ADDQ              BX, R11
+	ADDQ              DX, R10
 	DECQ              R12
 	JNE               token
 	ADDQ              $+128, AX

@@ -130,14 +130,16 @@ tile:
 	// One tile of 16 rows: sums start at zero, activations at the first block.
 	MOVQ act+32(FP), SI
 	MOVQ CX, DI
-	MOVQ m+56(FP), R8
+	MOVQ SI, R8
+	MOVQ m+56(FP), R9
 
 zeroToken:
 	VPXOR   Y2, Y2, Y2
 	VMOVUPS Y2, (DI)
 	VMOVUPS Y2, 32(DI)
+	ADDQ    BX, R8
 	ADDQ    DX, DI
-	DECQ    R8
+	DECQ    R9
 	JNE     zeroToken
 	MOVQ    nBlocks+48(FP), DI
 	TESTQ   DI, DI
@@ -167,43 +169,43 @@ block:
 	VPANDD     Z1, Z10, Z9
 	VCVTPH2PS  256(AX), Z11
 	VCVTPH2PS  288(AX), Z12
-	MOVQ       SI, R8
-	MOVQ       CX, R9
+	MOVQ       CX, R8
+	MOVQ       SI, R9
 	MOVQ       m+56(FP), R10
 
 token:
-	VPBROADCASTD     (R8), Z13
+	VPBROADCASTD     (R9), Z13
 	VPMADDUBSW       Z13, Z2, Z10
-	VPBROADCASTD     4(R8), Z13
+	VPBROADCASTD     4(R9), Z13
 	VPMADDUBSW       Z13, Z3, Z13
 	VPADDW           Z13, Z10, Z10
-	VPBROADCASTD     8(R8), Z13
+	VPBROADCASTD     8(R9), Z13
 	VPMADDUBSW       Z13, Z4, Z13
 	VPADDW           Z13, Z10, Z10
-	VPBROADCASTD     12(R8), Z13
+	VPBROADCASTD     12(R9), Z13
 	VPMADDUBSW       Z13, Z5, Z13
 	VPADDW           Z13, Z10, Z10
-	VPBROADCASTD     16(R8), Z13
+	VPBROADCASTD     16(R9), Z13
 	VPMADDUBSW       Z13, Z6, Z13
 	VPADDW           Z13, Z10, Z10
-	VPBROADCASTD     20(R8), Z13
+	VPBROADCASTD     20(R9), Z13
 	VPMADDUBSW       Z13, Z7, Z13
 	VPADDW           Z13, Z10, Z10
-	VPBROADCASTD     24(R8), Z13
+	VPBROADCASTD     24(R9), Z13
 	VPMADDUBSW       Z13, Z8, Z13
 	VPADDW           Z13, Z10, Z10
-	VPBROADCASTD     28(R8), Z13
+	VPBROADCASTD     28(R9), Z13
 	VPMADDUBSW       Z13, Z9, Z13
 	VPADDW           Z13, Z10, Z10
 	VPMADDWD         Z0, Z10, Z10
-	VMOVUPS          (R9), Z14
-	VMULPS.BCST      32(R8), Z11, Z13
+	VMOVUPS          (R8), Z13
+	VMULPS.BCST      32(R9), Z11, Z14
 	VCVTDQ2PS        Z10, Z10
-	VFMADD231PS      Z13, Z10, Z14
-	VFMADD231PS.BCST 36(R8), Z12, Z14
-	VMOVUPS          Z14, (R9)
-	ADDQ             BX, R8
-	ADDQ             DX, R9
+	VFMADD231PS      Z14, Z10, Z13
+	VFMADD231PS.BCST 36(R9), Z12, Z13
+	VMOVUPS          Z13, (R8)
+	ADDQ             BX, R9
+	ADDQ             DX, R8
 	DECQ             R10
 	JNE              token
 	ADDQ             $+320, AX

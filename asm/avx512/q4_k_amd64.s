@@ -149,14 +149,16 @@ tile:
 	// One tile of 16 rows: sums start at zero, activations at the first block.
 	MOVQ act+32(FP), SI
 	MOVQ CX, DI
-	MOVQ m+56(FP), R8
+	MOVQ SI, R8
+	MOVQ m+56(FP), R9
 
 zeroToken:
 	VPXOR   Y2, Y2, Y2
 	VMOVUPS Y2, (DI)
 	VMOVUPS Y2, 32(DI)
+	ADDQ    BX, R8
 	ADDQ    DX, DI
-	DECQ    R8
+	DECQ    R9
 	JNE     zeroToken
 	MOVQ    nBlocks+48(FP), DI
 	TESTQ   DI, DI
@@ -202,43 +204,43 @@ part:
 	VPMOVZXBD  16(R9), Z14
 	VCVTDQ2PS  Z14, Z14
 	VMULPS     Z3, Z14, Z14
-	MOVQ       SI, R10
-	MOVQ       CX, R11
+	MOVQ       CX, R10
+	MOVQ       SI, R11
 	MOVQ       m+56(FP), R12
 
 token:
-	VPBROADCASTD      (R10), Z15
+	VPBROADCASTD      (R11), Z15
 	VPMADDUBSW        Z15, Z4, Z12
-	VPBROADCASTD      4(R10), Z15
+	VPBROADCASTD      4(R11), Z15
 	VPMADDUBSW        Z15, Z5, Z15
 	VPADDW            Z15, Z12, Z12
-	VPBROADCASTD      8(R10), Z15
+	VPBROADCASTD      8(R11), Z15
 	VPMADDUBSW        Z15, Z6, Z15
 	VPADDW            Z15, Z12, Z12
-	VPBROADCASTD      12(R10), Z15
+	VPBROADCASTD      12(R11), Z15
 	VPMADDUBSW        Z15, Z7, Z15
 	VPADDW            Z15, Z12, Z12
-	VPBROADCASTD      16(R10), Z15
+	VPBROADCASTD      16(R11), Z15
 	VPMADDUBSW        Z15, Z8, Z15
 	VPADDW            Z15, Z12, Z12
-	VPBROADCASTD      20(R10), Z15
+	VPBROADCASTD      20(R11), Z15
 	VPMADDUBSW        Z15, Z9, Z15
 	VPADDW            Z15, Z12, Z12
-	VPBROADCASTD      24(R10), Z15
+	VPBROADCASTD      24(R11), Z15
 	VPMADDUBSW        Z15, Z10, Z15
 	VPADDW            Z15, Z12, Z12
-	VPBROADCASTD      28(R10), Z15
+	VPBROADCASTD      28(R11), Z15
 	VPMADDUBSW        Z15, Z11, Z15
 	VPADDW            Z15, Z12, Z12
 	VPMADDWD          Z0, Z12, Z12
-	VMOVUPS           (R11), Z16
-	VMULPS.BCST       32(R10), Z13, Z15
+	VMOVUPS           (R10), Z15
+	VMULPS.BCST       32(R11), Z13, Z16
 	VCVTDQ2PS         Z12, Z12
-	VFMADD231PS       Z15, Z12, Z16
-	VFNMADD231PS.BCST 36(R10), Z14, Z16
-	VMOVUPS           Z16, (R11)
-	ADDQ              BX, R10
-	ADDQ              DX, R11
+	VFMADD231PS       Z16, Z12, Z15
+	VFNMADD231PS.BCST 36(R11), Z14, Z15
+	VMOVUPS           Z15, (R10)
+	ADDQ              BX, R11
+	ADDQ              DX, R10
 	DECQ              R12
 	JNE               token
 	ADDQ              $+256, AX

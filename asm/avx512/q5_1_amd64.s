@@ -160,14 +160,16 @@ tile:
 	// One tile of 16 rows: sums start at zero, activations at the first block.
 	MOVQ act+32(FP), SI
 	MOVQ CX, DI
-	MOVQ m+56(FP), R8
+	MOVQ SI, R8
+	MOVQ m+56(FP), R9
 
 zeroToken:
 	VPXOR   Y3, Y3, Y3
 	VMOVUPS Y3, (DI)
 	VMOVUPS Y3, 32(DI)
+	ADDQ    BX, R8
 	ADDQ    DX, DI
-	DECQ    R8
+	DECQ    R9
 	JNE     zeroToken
 	MOVQ    nBlocks+48(FP), DI
 	TESTQ   DI, DI
@@ -214,44 +216,44 @@ block:
 	VPTERNLOGD $0xf8, Z2, Z12, Z10
 	VCVTPH2PS  320(AX), Z13
 	VCVTPH2PS  352(AX), Z14
-	MOVQ       SI, R8
-	MOVQ       CX, R9
+	MOVQ       CX, R8
+	MOVQ       SI, R9
 	MOVQ       m+56(FP), R10
 
 token:
-	VPBROADCASTD     (R8), Z15
+	VPBROADCASTD     (R9), Z15
 	VPMADDUBSW       Z15, Z3, Z12
-	VPBROADCASTD     4(R8), Z15
+	VPBROADCASTD     4(R9), Z15
 	VPMADDUBSW       Z15, Z4, Z15
 	VPADDW           Z15, Z12, Z12
-	VPBROADCASTD     8(R8), Z15
+	VPBROADCASTD     8(R9), Z15
 	VPMADDUBSW       Z15, Z5, Z15
 	VPADDW           Z15, Z12, Z12
-	VPBROADCASTD     12(R8), Z15
+	VPBROADCASTD     12(R9), Z15
 	VPMADDUBSW       Z15, Z6, Z15
 	VPADDW           Z15, Z12, Z12
 	VPMADDWD         Z0, Z12, Z11
-	VPBROADCASTD     16(R8), Z15
+	VPBROADCASTD     16(R9), Z15
 	VPMADDUBSW       Z15, Z7, Z12
-	VPBROADCASTD     20(R8), Z15
+	VPBROADCASTD     20(R9), Z15
 	VPMADDUBSW       Z15, Z8, Z15
 	VPADDW           Z15, Z12, Z12
-	VPBROADCASTD     24(R8), Z15
+	VPBROADCASTD     24(R9), Z15
 	VPMADDUBSW       Z15, Z9, Z15
 	VPADDW           Z15, Z12, Z12
-	VPBROADCASTD     28(R8), Z15
+	VPBROADCASTD     28(R9), Z15
 	VPMADDUBSW       Z15, Z10, Z15
 	VPADDW           Z15, Z12, Z12
 	VPMADDWD         Z0, Z12, Z12
 	VPADDD           Z12, Z11, Z11
-	VMOVUPS          (R9), Z15
-	VMULPS.BCST      32(R8), Z13, Z12
+	VMOVUPS          (R8), Z15
+	VMULPS.BCST      32(R9), Z13, Z12
 	VCVTDQ2PS        Z11, Z11
 	VFMADD231PS      Z12, Z11, Z15
-	VFMADD231PS.BCST 36(R8), Z14, Z15
-	VMOVUPS          Z15, (R9)
-	ADDQ             BX, R8
-	ADDQ             DX, R9
+	VFMADD231PS.BCST 36(R9), Z14, Z15
+	VMOVUPS          Z15, (R8)
+	ADDQ             BX, R9
+	ADDQ             DX, R8
 	DECQ             R10
 	JNE              token
 	ADDQ             $+384, AX

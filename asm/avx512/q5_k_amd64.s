@@ -179,14 +179,16 @@ tile:
 	// One tile of 16 rows: sums start at zero, activations at the first block.
 	MOVQ act+32(FP), SI
 	MOVQ CX, DI
-	MOVQ m+56(FP), R8
+	MOVQ SI, R8
+	MOVQ m+56(FP), R9
 
 zeroToken:
 	VPXOR   Y3, Y3, Y3
 	VMOVUPS Y3, (DI)
 	VMOVUPS Y3, 32(DI)
+	ADDQ    BX, R8
 	ADDQ    DX, DI
-	DECQ    R8
+	DECQ    R9
 	JNE     zeroToken
 	MOVQ    nBlocks+48(FP), DI
 	TESTQ   DI, DI
@@ -249,44 +251,44 @@ part:
 	VPMOVZXBD  16(R9), Z16
 	VCVTDQ2PS  Z16, Z16
 	VMULPS     Z4, Z16, Z16
-	MOVQ       SI, R10
-	MOVQ       CX, R11
+	MOVQ       CX, R10
+	MOVQ       SI, R11
 	MOVQ       m+56(FP), R12
 
 token:
-	VPBROADCASTD      (R10), Z17
+	VPBROADCASTD      (R11), Z17
 	VPMADDUBSW        Z17, Z5, Z14
-	VPBROADCASTD      4(R10), Z17
+	VPBROADCASTD      4(R11), Z17
 	VPMADDUBSW        Z17, Z6, Z17
 	VPADDW            Z17, Z14, Z14
-	VPBROADCASTD      8(R10), Z17
+	VPBROADCASTD      8(R11), Z17
 	VPMADDUBSW        Z17, Z7, Z17
 	VPADDW            Z17, Z14, Z14
-	VPBROADCASTD      12(R10), Z17
+	VPBROADCASTD      12(R11), Z17
 	VPMADDUBSW        Z17, Z8, Z17
 	VPADDW            Z17, Z14, Z14
 	VPMADDWD          Z0, Z14, Z13
-	VPBROADCASTD      16(R10), Z17
+	VPBROADCASTD      16(R11), Z17
 	VPMADDUBSW        Z17, Z9, Z14
-	VPBROADCASTD      20(R10), Z17
+	VPBROADCASTD      20(R11), Z17
 	VPMADDUBSW        Z17, Z10, Z17
 	VPADDW            Z17, Z14, Z14
-	VPBROADCASTD      24(R10), Z17
+	VPBROADCASTD      24(R11), Z17
 	VPMADDUBSW        Z17, Z11, Z17
 	VPADDW            Z17, Z14, Z14
-	VPBROADCASTD      28(R10), Z17
+	VPBROADCASTD      28(R11), Z17
 	VPMADDUBSW        Z17, Z12, Z17
 	VPADDW            Z17, Z14, Z14
 	VPMADDWD          Z0, Z14, Z14
 	VPADDD            Z14, Z13, Z13
-	VMOVUPS           (R11), Z17
-	VMULPS.BCST       32(R10), Z15, Z14
+	VMOVUPS           (R10), Z17
+	VMULPS.BCST       32(R11), Z15, Z14
 	VCVTDQ2PS         Z13, Z13
 	VFMADD231PS       Z14, Z13, Z17
-	VFNMADD231PS.BCST 36(R10), Z16, Z17
-	VMOVUPS           Z17, (R11)
-	ADDQ              BX, R10
-	ADDQ              DX, R11
+	VFNMADD231PS.BCST 36(R11), Z16, Z17
+	VMOVUPS           Z17, (R10)
+	ADDQ              BX, R11
+	ADDQ              DX, R10
 	DECQ              R12
 	JNE               token
 	ADDQ              $+320, AX

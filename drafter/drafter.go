@@ -1,0 +1,101 @@
+// Package drafter guesses the next tokens of a sequence. A drafter proposes and nothing more: package engine verifies every
+// guess against the target, so a drafter can change how fast an answer comes and never what it says.
+package drafter
+
+import "quickdraft/sample"
+
+// Tree is what a drafter proposes for one request in one round: guesses for the tokens after the last committed one. A
+// chain is a tree in which every node is the parent of the next.
+type Tree struct {
+	IDs     []int32        // (nodes)
+	Parents []int32        // (nodes) index of the parent, which comes first; -1: follows the last committed token
+	Q       []*sample.Dist // (nodes) the distribution the node was drawn from; nil when it was chosen without chance
+	Guest   []bool         // (nodes) rides in the target's pass but is never accepted; see Observer
+}
+
+// Reset empties the tree and keeps its memory.
+func (t *Tree) Reset() {
+	t.IDs, t.Parents, t.Q, t.Guest = t.IDs[:0], t.Parents[:0], t.Q[:0], t.Guest[:0]
+}
+
+// Len returns the number of nodes.
+func (t *Tree) Len() int { return len(t.IDs) }
+
+// Add appends a node and returns its index. Siblings are tried in the order in which they were added; siblings drawn
+// without replacement carry the distribution renormalised without the earlier ones.
+func (t *Tree) Add(id, parent int32, q *sample.Dist) int32 {
+	t.IDs, t.Parents = append(t.IDs, id), append(t.Parents, parent)
+	t.Q, t.Guest = append(t.Q, q), append(t.Guest, false)
+	return int32(len(t.IDs) - 1)
+}
+
+// AddGuest appends a node that is only computed.
+func (t *Tree) AddGuest(id, parent int32) int32 {
+	i := t.Add(id, parent, nil)
+	t.Guest[i] = true
+	return i
+}
+
+// Depth returns how many tokens lie between the last committed one and node i, itself included.
+func (t *Tree) Depth(i int32) int {
+	n := 0
+	for ; i >= 0; i = t.Parents[i] {
+		n++
+	}
+	return n
+}
+
+// Cut keeps the first n nodes and drops the rest, whose parents may be among those kept but never the other way round.
+func (t *Tree) Cut(n int) {
+	if n < t.Len() {
+		t.IDs, t.Parents, t.Q, t.Guest = t.IDs[:n], t.Parents[:n], t.Q[:n], t.Guest[:n]
+	}
+}
+
+// Budget limits one round's tree.
+type Budget struct {
+	Nodes int     // nodes at most, guests included
+	Depth int     // levels at most
+	MinP  float64 // stop where the drafter believes less than this in its best guess; 0: never
+}
+
+// Round is one request's turn to be drafted for.
+type Round struct {
+	Session Session
+	IDs     []int32         // (nTokens) prompt and everything committed; the last one is not in the target's cache yet
+	Budget  Budget          // what the tree may hold
+	Sampler *sample.Sampler // the request's pipeline, for drafters that sample from it
+	Seed    uint64          // the request's seed
+	Tree    *Tree           // the answer; empty when Propose is called, and left empty for no guess
+}
+
+// Session is a drafter's memory of one request.
+type Session interface {
+	// Committed reports the tokens that became part of the sequence since the last call; the first call carries the
+	// prompt as well. It comes after every pass, whether the session's guesses were used or not.
+	Committed(ids []int32)
+	// Close frees what the session holds.
+	Close()
+}
+
+// Observer is implemented by sessions that want to see what the target made of every node, guests included.
+type Observer interface {
+	// Observed is called after a pass and before Committed; argmax gives the target's best next token after a node, and
+	// after the last committed token for -1.
+	Observed(t *Tree, argmax func(node int32) int32)
+}
+
+// Drafter makes guesses for many requests. The engine calls it from one goroutine.
+type Drafter interface {
+	// Name is the method's name as --spec-type gives it.
+	Name() string
+	// NewSession starts a request.
+	NewSession() (Session, error)
+	// Propose fills the trees of all rounds within their budgets, in batched passes where it has a model. An error means
+	// no guesses in this round, never a wrong answer.
+	Propose(rounds []Round) error
+	// Bytes is what one step of drafting reads of weights and tables.
+	Bytes() int64
+	// Close frees the drafter.
+	Close() error
+}

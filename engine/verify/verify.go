@@ -1,0 +1,118 @@
+// Package verify decides which guesses of a drafter become part of an answer.
+//
+// Greedy answers take the longest path that equals the target's argmax. Sampled answers use speculative sampling: a guess x
+// drawn from q is accepted with probability min(1, p(x)/q(x)), and after a rejection p becomes norm(max(0, p-q)), against
+// which the next sibling is tried (Leviathan et al. 2023, section 2.3; SpecInfer, multi-step speculative sampling). When no
+// sibling is left, the token comes from what p has become, so that its distribution is exactly the target's.
+package verify
+
+import (
+	"quickdraft/drafter"
+	"quickdraft/sample"
+)
+
+// AcceptProb returns the probability of accepting a guess to which the target gives p and the drafter q.
+// Lenience l in (0, 1] accepts with min(1, p/(l q)); 1 is lossless (Leviathan et al., appendix A.5).
+func AcceptProb(p, q, lenience float64) float64 {
+	q *= lenience
+	if p >= q {
+		return 1
+	}
+	return p / q
+}
+
+// Residual replaces p by norm(max(0, p-q)). It reports false and leaves p alone when nothing is left, which happens only
+// through rounding: then p equals q and a rejection had probability zero.
+func Residual(p *sample.Dist, q *sample.Dist) bool {
+	sum, j := 0.0, 0
+	for i, id := range p.IDs {
+		for j < len(q.IDs) && q.IDs[j] < id {
+			j++
+		}
+		if j < len(q.IDs) && q.IDs[j] == id {
+			sum += max(0, p.P[i]-q.P[j])
+		} else {
+			sum += p.P[i]
+		}
+	}
+	if !(sum > 0) {
+		return false
+	}
+	j = 0
+	for i, id := range p.IDs {
+		for j < len(q.IDs) && q.IDs[j] < id {
+			j++
+		}
+		x := p.P[i]
+		if j < len(q.IDs) && q.IDs[j] == id {
+			x = max(0, x-q.P[j])
+		}
+		p.P[i] = x / sum
+	}
+	return true
+}
+
+// Remove takes one token out of p and renormalises: the residual against a point mass. It reports false and leaves p
+// alone when the token had all of the mass.
+func Remove(p *sample.Dist, id int32) bool {
+	sum := 0.0
+	for i, other := range p.IDs {
+		if other != id {
+			sum += p.P[i]
+		}
+	}
+	if !(sum > 0) {
+		return false
+	}
+	for i, other := range p.IDs {
+		if other == id {
+			p.P[i] = 0
+			continue
+		}
+		p.P[i] /= sum
+	}
+	return true
+}
+
+// Random gives the numbers in [0, 1) that one position needs, by the purpose and the index of the attempt.
+type Random func(purpose sample.Purpose, attempt int) float64
+
+// Sampled chooses the token after a node whose distribution is p, given the node's children in the tree. It returns the
+// token and the child that carries it, -1 when the token is none of the guesses. p is used up.
+func Sampled(p *sample.Dist, t *drafter.Tree, node int32, lenience float64, u Random) (id, child int32) {
+	attempt := 0
+	for i := node + 1; int(i) < t.Len(); i++ {
+		if t.Parents[i] != node || t.Guest[i] {
+			continue
+		}
+		x, q := t.IDs[i], 1.0
+		if t.Q[i] != nil {
+			q = t.Q[i].Prob(x)
+		}
+		if q > 0 && u(sample.PurposeAccept, attempt) < AcceptProb(p.Prob(x), q, lenience) {
+			return x, i
+		}
+		attempt++
+		if t.Q[i] == nil {
+			Remove(p, x)
+		} else if q > 0 {
+			Residual(p, t.Q[i])
+		}
+	}
+	purpose := sample.PurposeSample
+	if attempt > 0 {
+		purpose = sample.PurposeResidual
+	}
+	return p.Draw(u(purpose, 0)), -1
+}
+
+// Match returns the first child of node that carries id, -1 when there is none: the rule for greedy answers, and for
+// sampled ones whose tokens must not depend on the guesses.
+func Match(t *drafter.Tree, node, id int32) int32 {
+	for i := node + 1; int(i) < t.Len(); i++ {
+		if t.Parents[i] == node && t.IDs[i] == id && !t.Guest[i] {
+			return i
+		}
+	}
+	return -1
+}

@@ -56,8 +56,11 @@ func (k *kernel) prefetch(base reg.Register, ahead, size int) {
 // onePart multiplies 32 columns of 16 rows with all tokens.
 func (k *kernel) onePart() {
 	k.rows("rows", func() {
+		k.Comment("Unsigned codes of the part's 8 groups of 4 columns.")
 		k.unpack()
+		k.Comment("Scales (and mins) of the part's rows.")
 		k.factors()
+		k.Comment("Integer products, scale times activation scale, multiply-add; then mins.")
 		if k.rolled() {
 			k.tokenLoop()
 			return

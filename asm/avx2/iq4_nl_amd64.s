@@ -39,6 +39,7 @@ block:
 	XORL       BX, BX
 
 rows:
+	// Unsigned codes of the part's 8 groups of 4 columns.
 	VMOVDQU        (AX)(BX*4), Y10
 	VPAND          Y1, Y10, Y2
 	VPSRLD         $0x04, Y10, Y10
@@ -80,59 +81,63 @@ rows:
 	VPSHUFB        Y9, Y10, Y9
 	VMOVDQU        Y9, 224(SP)
 	VPABSB         Y9, Y9
-	VCVTPH2PS      256(AX)(BX*2), Y11
-	VPBROADCASTD   (DX), Y12
-	VPSIGNB        (SP), Y12, Y12
-	VPMADDUBSW     Y12, Y2, Y12
-	VPMADDWD       Y0, Y12, Y10
-	VPBROADCASTD   4(DX), Y12
-	VPSIGNB        32(SP), Y12, Y12
-	VPMADDUBSW     Y12, Y3, Y12
-	VPMADDWD       Y0, Y12, Y12
-	VPADDD         Y12, Y10, Y10
-	VPBROADCASTD   8(DX), Y12
-	VPSIGNB        64(SP), Y12, Y12
-	VPMADDUBSW     Y12, Y4, Y12
-	VPMADDWD       Y0, Y12, Y12
-	VPADDD         Y12, Y10, Y10
-	VPBROADCASTD   12(DX), Y12
-	VPSIGNB        96(SP), Y12, Y12
-	VPMADDUBSW     Y12, Y5, Y12
-	VPMADDWD       Y0, Y12, Y12
-	VPADDD         Y12, Y10, Y10
-	VPBROADCASTD   16(DX), Y12
-	VPSIGNB        128(SP), Y12, Y12
-	VPMADDUBSW     Y12, Y6, Y12
-	VPMADDWD       Y0, Y12, Y12
-	VPADDD         Y12, Y10, Y10
-	VPBROADCASTD   20(DX), Y12
-	VPSIGNB        160(SP), Y12, Y12
-	VPMADDUBSW     Y12, Y7, Y12
-	VPMADDWD       Y0, Y12, Y12
-	VPADDD         Y12, Y10, Y10
-	VPBROADCASTD   24(DX), Y12
-	VPSIGNB        192(SP), Y12, Y12
-	VPMADDUBSW     Y12, Y8, Y12
-	VPMADDWD       Y0, Y12, Y12
-	VPADDD         Y12, Y10, Y10
-	VPBROADCASTD   28(DX), Y12
-	VPSIGNB        224(SP), Y12, Y12
-	VPMADDUBSW     Y12, Y9, Y12
-	VPMADDWD       Y0, Y12, Y12
-	VPADDD         Y12, Y10, Y10
-	VMOVUPS        (CX)(BX*4), Y2
-	VBROADCASTSS   32(DX), Y3
-	VMULPS         Y11, Y3, Y3
-	VCVTDQ2PS      Y10, Y10
-	VFMADD231PS    Y3, Y10, Y2
-	VMOVUPS        Y2, (CX)(BX*4)
-	ADDQ           $0x08, BX
-	CMPQ           BX, $0x10
-	JNE            rows
-	ADDQ           $+288, AX
-	ADDQ           $0x40, DX
-	DECQ           SI
-	JNE            block
+
+	// Scales (and mins) of the part's rows.
+	VCVTPH2PS 256(AX)(BX*2), Y11
+
+	// Integer products, scale times activation scale, multiply-add; then mins.
+	VPBROADCASTD (DX), Y12
+	VPSIGNB      (SP), Y12, Y12
+	VPMADDUBSW   Y12, Y2, Y12
+	VPMADDWD     Y0, Y12, Y10
+	VPBROADCASTD 4(DX), Y12
+	VPSIGNB      32(SP), Y12, Y12
+	VPMADDUBSW   Y12, Y3, Y12
+	VPMADDWD     Y0, Y12, Y12
+	VPADDD       Y12, Y10, Y10
+	VPBROADCASTD 8(DX), Y12
+	VPSIGNB      64(SP), Y12, Y12
+	VPMADDUBSW   Y12, Y4, Y12
+	VPMADDWD     Y0, Y12, Y12
+	VPADDD       Y12, Y10, Y10
+	VPBROADCASTD 12(DX), Y12
+	VPSIGNB      96(SP), Y12, Y12
+	VPMADDUBSW   Y12, Y5, Y12
+	VPMADDWD     Y0, Y12, Y12
+	VPADDD       Y12, Y10, Y10
+	VPBROADCASTD 16(DX), Y12
+	VPSIGNB      128(SP), Y12, Y12
+	VPMADDUBSW   Y12, Y6, Y12
+	VPMADDWD     Y0, Y12, Y12
+	VPADDD       Y12, Y10, Y10
+	VPBROADCASTD 20(DX), Y12
+	VPSIGNB      160(SP), Y12, Y12
+	VPMADDUBSW   Y12, Y7, Y12
+	VPMADDWD     Y0, Y12, Y12
+	VPADDD       Y12, Y10, Y10
+	VPBROADCASTD 24(DX), Y12
+	VPSIGNB      192(SP), Y12, Y12
+	VPMADDUBSW   Y12, Y8, Y12
+	VPMADDWD     Y0, Y12, Y12
+	VPADDD       Y12, Y10, Y10
+	VPBROADCASTD 28(DX), Y12
+	VPSIGNB      224(SP), Y12, Y12
+	VPMADDUBSW   Y12, Y9, Y12
+	VPMADDWD     Y0, Y12, Y12
+	VPADDD       Y12, Y10, Y10
+	VMOVUPS      (CX)(BX*4), Y2
+	VBROADCASTSS 32(DX), Y3
+	VMULPS       Y11, Y3, Y3
+	VCVTDQ2PS    Y10, Y10
+	VFMADD231PS  Y3, Y10, Y2
+	VMOVUPS      Y2, (CX)(BX*4)
+	ADDQ         $0x08, BX
+	CMPQ         BX, $0x10
+	JNE          rows
+	ADDQ         $+288, AX
+	ADDQ         $0x40, DX
+	DECQ         SI
+	JNE          block
 
 store:
 	ADDQ $0x40, CX
@@ -213,6 +218,7 @@ block:
 	XORL       DI, DI
 
 rows:
+	// Unsigned codes of the part's 8 groups of 4 columns.
 	VMOVDQU        (AX)(DI*4), Y10
 	VPAND          Y1, Y10, Y2
 	VPSRLD         $0x04, Y10, Y10
@@ -254,10 +260,14 @@ rows:
 	VPSHUFB        Y9, Y10, Y9
 	VMOVDQU        Y9, 224(SP)
 	VPABSB         Y9, Y9
-	VCVTPH2PS      256(AX)(DI*2), Y11
-	MOVQ           CX, R9
-	MOVQ           SI, R10
-	MOVQ           m+56(FP), R11
+
+	// Scales (and mins) of the part's rows.
+	VCVTPH2PS 256(AX)(DI*2), Y11
+
+	// Integer products, scale times activation scale, multiply-add; then mins.
+	MOVQ CX, R9
+	MOVQ SI, R10
+	MOVQ m+56(FP), R11
 
 token:
 	VPBROADCASTD (R10), Y12

@@ -47,6 +47,7 @@ part:
 	XORL       BX, BX
 
 rows:
+	// Unsigned codes of the part's 8 groups of 4 columns.
 	VMOVDQU        (AX)(BX*4), Y10
 	VPAND          Y1, Y10, Y2
 	VPSRLD         $0x04, Y10, Y10
@@ -88,65 +89,69 @@ rows:
 	VPSHUFB        Y9, Y10, Y9
 	VMOVDQU        Y9, 224(SP)
 	VPABSB         Y9, Y9
-	VCVTPH2PS      (DI)(BX*2), Y11
-	VPMOVSXBD      (R8)(BX*1), Y12
-	VCVTDQ2PS      Y12, Y12
-	VMULPS         Y11, Y12, Y12
-	VPBROADCASTD   (DX), Y11
-	VPSIGNB        (SP), Y11, Y11
-	VPMADDUBSW     Y11, Y2, Y11
-	VPMADDWD       Y0, Y11, Y10
-	VPBROADCASTD   4(DX), Y11
-	VPSIGNB        32(SP), Y11, Y11
-	VPMADDUBSW     Y11, Y3, Y11
-	VPMADDWD       Y0, Y11, Y11
-	VPADDD         Y11, Y10, Y10
-	VPBROADCASTD   8(DX), Y11
-	VPSIGNB        64(SP), Y11, Y11
-	VPMADDUBSW     Y11, Y4, Y11
-	VPMADDWD       Y0, Y11, Y11
-	VPADDD         Y11, Y10, Y10
-	VPBROADCASTD   12(DX), Y11
-	VPSIGNB        96(SP), Y11, Y11
-	VPMADDUBSW     Y11, Y5, Y11
-	VPMADDWD       Y0, Y11, Y11
-	VPADDD         Y11, Y10, Y10
-	VPBROADCASTD   16(DX), Y11
-	VPSIGNB        128(SP), Y11, Y11
-	VPMADDUBSW     Y11, Y6, Y11
-	VPMADDWD       Y0, Y11, Y11
-	VPADDD         Y11, Y10, Y10
-	VPBROADCASTD   20(DX), Y11
-	VPSIGNB        160(SP), Y11, Y11
-	VPMADDUBSW     Y11, Y7, Y11
-	VPMADDWD       Y0, Y11, Y11
-	VPADDD         Y11, Y10, Y10
-	VPBROADCASTD   24(DX), Y11
-	VPSIGNB        192(SP), Y11, Y11
-	VPMADDUBSW     Y11, Y8, Y11
-	VPMADDWD       Y0, Y11, Y11
-	VPADDD         Y11, Y10, Y10
-	VPBROADCASTD   28(DX), Y11
-	VPSIGNB        224(SP), Y11, Y11
-	VPMADDUBSW     Y11, Y9, Y11
-	VPMADDWD       Y0, Y11, Y11
-	VPADDD         Y11, Y10, Y10
-	VMOVUPS        (CX)(BX*4), Y2
-	VBROADCASTSS   32(DX), Y11
-	VMULPS         Y12, Y11, Y11
-	VCVTDQ2PS      Y10, Y10
-	VFMADD231PS    Y11, Y10, Y2
-	VMOVUPS        Y2, (CX)(BX*4)
-	ADDQ           $0x08, BX
-	CMPQ           BX, $0x10
-	JNE            rows
-	ADDQ           $+256, AX
-	ADDQ           $0x10, R8
-	ADDQ           $0x40, DX
-	DECQ           R9
-	JNE            part
-	DECQ           SI
-	JNE            block
+
+	// Scales (and mins) of the part's rows.
+	VCVTPH2PS (DI)(BX*2), Y11
+	VPMOVSXBD (R8)(BX*1), Y12
+	VCVTDQ2PS Y12, Y12
+	VMULPS    Y11, Y12, Y12
+
+	// Integer products, scale times activation scale, multiply-add; then mins.
+	VPBROADCASTD (DX), Y11
+	VPSIGNB      (SP), Y11, Y11
+	VPMADDUBSW   Y11, Y2, Y11
+	VPMADDWD     Y0, Y11, Y10
+	VPBROADCASTD 4(DX), Y11
+	VPSIGNB      32(SP), Y11, Y11
+	VPMADDUBSW   Y11, Y3, Y11
+	VPMADDWD     Y0, Y11, Y11
+	VPADDD       Y11, Y10, Y10
+	VPBROADCASTD 8(DX), Y11
+	VPSIGNB      64(SP), Y11, Y11
+	VPMADDUBSW   Y11, Y4, Y11
+	VPMADDWD     Y0, Y11, Y11
+	VPADDD       Y11, Y10, Y10
+	VPBROADCASTD 12(DX), Y11
+	VPSIGNB      96(SP), Y11, Y11
+	VPMADDUBSW   Y11, Y5, Y11
+	VPMADDWD     Y0, Y11, Y11
+	VPADDD       Y11, Y10, Y10
+	VPBROADCASTD 16(DX), Y11
+	VPSIGNB      128(SP), Y11, Y11
+	VPMADDUBSW   Y11, Y6, Y11
+	VPMADDWD     Y0, Y11, Y11
+	VPADDD       Y11, Y10, Y10
+	VPBROADCASTD 20(DX), Y11
+	VPSIGNB      160(SP), Y11, Y11
+	VPMADDUBSW   Y11, Y7, Y11
+	VPMADDWD     Y0, Y11, Y11
+	VPADDD       Y11, Y10, Y10
+	VPBROADCASTD 24(DX), Y11
+	VPSIGNB      192(SP), Y11, Y11
+	VPMADDUBSW   Y11, Y8, Y11
+	VPMADDWD     Y0, Y11, Y11
+	VPADDD       Y11, Y10, Y10
+	VPBROADCASTD 28(DX), Y11
+	VPSIGNB      224(SP), Y11, Y11
+	VPMADDUBSW   Y11, Y9, Y11
+	VPMADDWD     Y0, Y11, Y11
+	VPADDD       Y11, Y10, Y10
+	VMOVUPS      (CX)(BX*4), Y2
+	VBROADCASTSS 32(DX), Y11
+	VMULPS       Y12, Y11, Y11
+	VCVTDQ2PS    Y10, Y10
+	VFMADD231PS  Y11, Y10, Y2
+	VMOVUPS      Y2, (CX)(BX*4)
+	ADDQ         $0x08, BX
+	CMPQ         BX, $0x10
+	JNE          rows
+	ADDQ         $+256, AX
+	ADDQ         $0x10, R8
+	ADDQ         $0x40, DX
+	DECQ         R9
+	JNE          part
+	DECQ         SI
+	JNE          block
 
 store:
 	ADDQ $0x40, CX
@@ -235,6 +240,7 @@ part:
 	XORL       DI, DI
 
 rows:
+	// Unsigned codes of the part's 8 groups of 4 columns.
 	VMOVDQU        (AX)(DI*4), Y10
 	VPAND          Y1, Y10, Y2
 	VPSRLD         $0x04, Y10, Y10
@@ -276,13 +282,17 @@ rows:
 	VPSHUFB        Y9, Y10, Y9
 	VMOVDQU        Y9, 224(SP)
 	VPABSB         Y9, Y9
-	VCVTPH2PS      (R9)(DI*2), Y11
-	VPMOVSXBD      (R10)(DI*1), Y12
-	VCVTDQ2PS      Y12, Y12
-	VMULPS         Y11, Y12, Y12
-	MOVQ           CX, R12
-	MOVQ           SI, R13
-	MOVQ           m+56(FP), R14
+
+	// Scales (and mins) of the part's rows.
+	VCVTPH2PS (R9)(DI*2), Y11
+	VPMOVSXBD (R10)(DI*1), Y12
+	VCVTDQ2PS Y12, Y12
+	VMULPS    Y11, Y12, Y12
+
+	// Integer products, scale times activation scale, multiply-add; then mins.
+	MOVQ CX, R12
+	MOVQ SI, R13
+	MOVQ m+56(FP), R14
 
 token:
 	VPBROADCASTD (R13), Y11

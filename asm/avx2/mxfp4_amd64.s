@@ -39,6 +39,7 @@ block:
 	XORL       BX, BX
 
 rows:
+	// Unsigned codes of the part's 8 groups of 4 columns.
 	VMOVDQU        (AX)(BX*4), Y10
 	VPAND          Y1, Y10, Y2
 	VPSRLD         $0x04, Y10, Y10
@@ -64,56 +65,60 @@ rows:
 	VPSHUFB        Y7, Y10, Y7
 	VPSHUFB        Y8, Y10, Y8
 	VPSHUFB        Y9, Y10, Y9
-	VPMOVZXBD      256(AX)(BX*1), Y11
-	VPMINUD        splat00000001<>+0(SB), Y11, Y12
-	VPSUBD         splat00000001<>+0(SB), Y11, Y11
-	VMOVDQU        splat00200000<>+0(SB), Y10
-	VPSLLVD        Y12, Y10, Y10
-	VPSLLD         $0x17, Y11, Y11
-	VPMAXSD        Y10, Y11, Y11
-	VPBROADCASTD   48(DX), Y10
-	VPSLLD         $0x02, Y10, Y10
-	VPBROADCASTD   60(DX), Y12
-	VPADDD         Y12, Y10, Y10
-	VPBROADCASTD   (DX), Y12
-	VPMADDUBSW     Y12, Y2, Y2
-	VPBROADCASTD   4(DX), Y12
-	VPMADDUBSW     Y12, Y3, Y12
-	VPADDW         Y12, Y2, Y2
-	VPBROADCASTD   8(DX), Y12
-	VPMADDUBSW     Y12, Y4, Y12
-	VPADDW         Y12, Y2, Y2
-	VPBROADCASTD   12(DX), Y12
-	VPMADDUBSW     Y12, Y5, Y12
-	VPADDW         Y12, Y2, Y2
-	VPMADDWD       Y0, Y2, Y2
-	VPADDD         Y2, Y10, Y10
-	VPBROADCASTD   16(DX), Y12
-	VPMADDUBSW     Y12, Y6, Y2
-	VPBROADCASTD   20(DX), Y12
-	VPMADDUBSW     Y12, Y7, Y12
-	VPADDW         Y12, Y2, Y2
-	VPBROADCASTD   24(DX), Y12
-	VPMADDUBSW     Y12, Y8, Y12
-	VPADDW         Y12, Y2, Y2
-	VPBROADCASTD   28(DX), Y12
-	VPMADDUBSW     Y12, Y9, Y12
-	VPADDW         Y12, Y2, Y2
-	VPMADDWD       Y0, Y2, Y2
-	VPADDD         Y2, Y10, Y10
-	VMOVUPS        (CX)(BX*4), Y2
-	VBROADCASTSS   32(DX), Y12
-	VMULPS         Y11, Y12, Y12
-	VCVTDQ2PS      Y10, Y10
-	VFMADD231PS    Y12, Y10, Y2
-	VMOVUPS        Y2, (CX)(BX*4)
-	ADDQ           $0x08, BX
-	CMPQ           BX, $0x10
-	JNE            rows
-	ADDQ           $+272, AX
-	ADDQ           $0x40, DX
-	DECQ           SI
-	JNE            block
+
+	// Scales (and mins) of the part's rows.
+	VPMOVZXBD 256(AX)(BX*1), Y11
+	VPMINUD   splat00000001<>+0(SB), Y11, Y12
+	VPSUBD    splat00000001<>+0(SB), Y11, Y11
+	VMOVDQU   splat00200000<>+0(SB), Y10
+	VPSLLVD   Y12, Y10, Y10
+	VPSLLD    $0x17, Y11, Y11
+	VPMAXSD   Y10, Y11, Y11
+
+	// Integer products, scale times activation scale, multiply-add; then mins.
+	VPBROADCASTD 48(DX), Y10
+	VPSLLD       $0x02, Y10, Y10
+	VPBROADCASTD 60(DX), Y12
+	VPADDD       Y12, Y10, Y10
+	VPBROADCASTD (DX), Y12
+	VPMADDUBSW   Y12, Y2, Y2
+	VPBROADCASTD 4(DX), Y12
+	VPMADDUBSW   Y12, Y3, Y12
+	VPADDW       Y12, Y2, Y2
+	VPBROADCASTD 8(DX), Y12
+	VPMADDUBSW   Y12, Y4, Y12
+	VPADDW       Y12, Y2, Y2
+	VPBROADCASTD 12(DX), Y12
+	VPMADDUBSW   Y12, Y5, Y12
+	VPADDW       Y12, Y2, Y2
+	VPMADDWD     Y0, Y2, Y2
+	VPADDD       Y2, Y10, Y10
+	VPBROADCASTD 16(DX), Y12
+	VPMADDUBSW   Y12, Y6, Y2
+	VPBROADCASTD 20(DX), Y12
+	VPMADDUBSW   Y12, Y7, Y12
+	VPADDW       Y12, Y2, Y2
+	VPBROADCASTD 24(DX), Y12
+	VPMADDUBSW   Y12, Y8, Y12
+	VPADDW       Y12, Y2, Y2
+	VPBROADCASTD 28(DX), Y12
+	VPMADDUBSW   Y12, Y9, Y12
+	VPADDW       Y12, Y2, Y2
+	VPMADDWD     Y0, Y2, Y2
+	VPADDD       Y2, Y10, Y10
+	VMOVUPS      (CX)(BX*4), Y2
+	VBROADCASTSS 32(DX), Y12
+	VMULPS       Y11, Y12, Y12
+	VCVTDQ2PS    Y10, Y10
+	VFMADD231PS  Y12, Y10, Y2
+	VMOVUPS      Y2, (CX)(BX*4)
+	ADDQ         $0x08, BX
+	CMPQ         BX, $0x10
+	JNE          rows
+	ADDQ         $+272, AX
+	ADDQ         $0x40, DX
+	DECQ         SI
+	JNE          block
 
 store:
 	ADDQ $0x40, CX
@@ -214,6 +219,7 @@ block:
 	XORL       DI, DI
 
 rows:
+	// Unsigned codes of the part's 8 groups of 4 columns.
 	VMOVDQU        (AX)(DI*4), Y10
 	VPAND          Y1, Y10, Y2
 	VPSRLD         $0x04, Y10, Y10
@@ -239,16 +245,20 @@ rows:
 	VPSHUFB        Y7, Y10, Y7
 	VPSHUFB        Y8, Y10, Y8
 	VPSHUFB        Y9, Y10, Y9
-	VPMOVZXBD      256(AX)(DI*1), Y11
-	VPMINUD        splat00000001<>+0(SB), Y11, Y12
-	VPSUBD         splat00000001<>+0(SB), Y11, Y11
-	VMOVDQU        splat00200000<>+0(SB), Y10
-	VPSLLVD        Y12, Y10, Y10
-	VPSLLD         $0x17, Y11, Y11
-	VPMAXSD        Y10, Y11, Y11
-	MOVQ           CX, R9
-	MOVQ           SI, R10
-	MOVQ           m+56(FP), R11
+
+	// Scales (and mins) of the part's rows.
+	VPMOVZXBD 256(AX)(DI*1), Y11
+	VPMINUD   splat00000001<>+0(SB), Y11, Y12
+	VPSUBD    splat00000001<>+0(SB), Y11, Y11
+	VMOVDQU   splat00200000<>+0(SB), Y10
+	VPSLLVD   Y12, Y10, Y10
+	VPSLLD    $0x17, Y11, Y11
+	VPMAXSD   Y10, Y11, Y11
+
+	// Integer products, scale times activation scale, multiply-add; then mins.
+	MOVQ CX, R9
+	MOVQ SI, R10
+	MOVQ m+56(FP), R11
 
 token:
 	VPBROADCASTD 48(R10), Y10

@@ -39,23 +39,28 @@ block:
 	XORL       BX, BX
 
 rows:
-	VMOVDQU      (AX)(BX*4), Y10
-	VPAND        Y1, Y10, Y2
-	VPSRLD       $0x04, Y10, Y10
-	VPAND        Y1, Y10, Y6
-	VMOVDQU      64(AX)(BX*4), Y10
-	VPAND        Y1, Y10, Y3
-	VPSRLD       $0x04, Y10, Y10
-	VPAND        Y1, Y10, Y7
-	VMOVDQU      128(AX)(BX*4), Y10
-	VPAND        Y1, Y10, Y4
-	VPSRLD       $0x04, Y10, Y10
-	VPAND        Y1, Y10, Y8
-	VMOVDQU      192(AX)(BX*4), Y10
-	VPAND        Y1, Y10, Y5
-	VPSRLD       $0x04, Y10, Y10
-	VPAND        Y1, Y10, Y9
-	VCVTPH2PS    256(AX)(BX*2), Y11
+	// Unsigned codes of the part's 8 groups of 4 columns.
+	VMOVDQU (AX)(BX*4), Y10
+	VPAND   Y1, Y10, Y2
+	VPSRLD  $0x04, Y10, Y10
+	VPAND   Y1, Y10, Y6
+	VMOVDQU 64(AX)(BX*4), Y10
+	VPAND   Y1, Y10, Y3
+	VPSRLD  $0x04, Y10, Y10
+	VPAND   Y1, Y10, Y7
+	VMOVDQU 128(AX)(BX*4), Y10
+	VPAND   Y1, Y10, Y4
+	VPSRLD  $0x04, Y10, Y10
+	VPAND   Y1, Y10, Y8
+	VMOVDQU 192(AX)(BX*4), Y10
+	VPAND   Y1, Y10, Y5
+	VPSRLD  $0x04, Y10, Y10
+	VPAND   Y1, Y10, Y9
+
+	// Scales (and mins) of the part's rows.
+	VCVTPH2PS 256(AX)(BX*2), Y11
+
+	// Integer products, scale times activation scale, multiply-add; then mins.
 	VPBROADCASTD 60(DX), Y10
 	VPBROADCASTD (DX), Y12
 	VPMADDUBSW   Y12, Y2, Y2
@@ -171,26 +176,31 @@ block:
 	XORL       DI, DI
 
 rows:
-	VMOVDQU   (AX)(DI*4), Y10
-	VPAND     Y1, Y10, Y2
-	VPSRLD    $0x04, Y10, Y10
-	VPAND     Y1, Y10, Y6
-	VMOVDQU   64(AX)(DI*4), Y10
-	VPAND     Y1, Y10, Y3
-	VPSRLD    $0x04, Y10, Y10
-	VPAND     Y1, Y10, Y7
-	VMOVDQU   128(AX)(DI*4), Y10
-	VPAND     Y1, Y10, Y4
-	VPSRLD    $0x04, Y10, Y10
-	VPAND     Y1, Y10, Y8
-	VMOVDQU   192(AX)(DI*4), Y10
-	VPAND     Y1, Y10, Y5
-	VPSRLD    $0x04, Y10, Y10
-	VPAND     Y1, Y10, Y9
+	// Unsigned codes of the part's 8 groups of 4 columns.
+	VMOVDQU (AX)(DI*4), Y10
+	VPAND   Y1, Y10, Y2
+	VPSRLD  $0x04, Y10, Y10
+	VPAND   Y1, Y10, Y6
+	VMOVDQU 64(AX)(DI*4), Y10
+	VPAND   Y1, Y10, Y3
+	VPSRLD  $0x04, Y10, Y10
+	VPAND   Y1, Y10, Y7
+	VMOVDQU 128(AX)(DI*4), Y10
+	VPAND   Y1, Y10, Y4
+	VPSRLD  $0x04, Y10, Y10
+	VPAND   Y1, Y10, Y8
+	VMOVDQU 192(AX)(DI*4), Y10
+	VPAND   Y1, Y10, Y5
+	VPSRLD  $0x04, Y10, Y10
+	VPAND   Y1, Y10, Y9
+
+	// Scales (and mins) of the part's rows.
 	VCVTPH2PS 256(AX)(DI*2), Y11
-	MOVQ      CX, R9
-	MOVQ      SI, R10
-	MOVQ      m+56(FP), R11
+
+	// Integer products, scale times activation scale, multiply-add; then mins.
+	MOVQ CX, R9
+	MOVQ SI, R10
+	MOVQ m+56(FP), R11
 
 token:
 	VPBROADCASTD 60(R10), Y10

@@ -39,24 +39,29 @@ block:
 	XORL       BX, BX
 
 rows:
-	VMOVDQU      (AX)(BX*4), Y9
-	VPAND        Y1, Y9, Y2
-	VPSRLD       $0x04, Y9, Y9
-	VPAND        Y1, Y9, Y6
-	VMOVDQU      64(AX)(BX*4), Y9
-	VPAND        Y1, Y9, Y3
-	VPSRLD       $0x04, Y9, Y9
-	VPAND        Y1, Y9, Y7
-	VMOVDQU      128(AX)(BX*4), Y9
-	VPAND        Y1, Y9, Y4
-	VPSRLD       $0x04, Y9, Y9
-	VPAND        Y1, Y9, Y8
-	VMOVDQU      192(AX)(BX*4), Y9
-	VPAND        Y1, Y9, Y5
-	VPSRLD       $0x04, Y9, Y9
-	VPAND        Y1, Y9, Y9
-	VCVTPH2PS    256(AX)(BX*2), Y10
-	VCVTPH2PS    288(AX)(BX*2), Y11
+	// Unsigned codes of the part's 8 groups of 4 columns.
+	VMOVDQU (AX)(BX*4), Y9
+	VPAND   Y1, Y9, Y2
+	VPSRLD  $0x04, Y9, Y9
+	VPAND   Y1, Y9, Y6
+	VMOVDQU 64(AX)(BX*4), Y9
+	VPAND   Y1, Y9, Y3
+	VPSRLD  $0x04, Y9, Y9
+	VPAND   Y1, Y9, Y7
+	VMOVDQU 128(AX)(BX*4), Y9
+	VPAND   Y1, Y9, Y4
+	VPSRLD  $0x04, Y9, Y9
+	VPAND   Y1, Y9, Y8
+	VMOVDQU 192(AX)(BX*4), Y9
+	VPAND   Y1, Y9, Y5
+	VPSRLD  $0x04, Y9, Y9
+	VPAND   Y1, Y9, Y9
+
+	// Scales (and mins) of the part's rows.
+	VCVTPH2PS 256(AX)(BX*2), Y10
+	VCVTPH2PS 288(AX)(BX*2), Y11
+
+	// Integer products, scale times activation scale, multiply-add; then mins.
 	VPBROADCASTD (DX), Y12
 	VPMADDUBSW   Y12, Y2, Y2
 	VPBROADCASTD 4(DX), Y12
@@ -172,27 +177,32 @@ block:
 	XORL       DI, DI
 
 rows:
-	VMOVDQU   (AX)(DI*4), Y10
-	VPAND     Y1, Y10, Y2
-	VPSRLD    $0x04, Y10, Y10
-	VPAND     Y1, Y10, Y6
-	VMOVDQU   64(AX)(DI*4), Y10
-	VPAND     Y1, Y10, Y3
-	VPSRLD    $0x04, Y10, Y10
-	VPAND     Y1, Y10, Y7
-	VMOVDQU   128(AX)(DI*4), Y10
-	VPAND     Y1, Y10, Y4
-	VPSRLD    $0x04, Y10, Y10
-	VPAND     Y1, Y10, Y8
-	VMOVDQU   192(AX)(DI*4), Y10
-	VPAND     Y1, Y10, Y5
-	VPSRLD    $0x04, Y10, Y10
-	VPAND     Y1, Y10, Y9
+	// Unsigned codes of the part's 8 groups of 4 columns.
+	VMOVDQU (AX)(DI*4), Y10
+	VPAND   Y1, Y10, Y2
+	VPSRLD  $0x04, Y10, Y10
+	VPAND   Y1, Y10, Y6
+	VMOVDQU 64(AX)(DI*4), Y10
+	VPAND   Y1, Y10, Y3
+	VPSRLD  $0x04, Y10, Y10
+	VPAND   Y1, Y10, Y7
+	VMOVDQU 128(AX)(DI*4), Y10
+	VPAND   Y1, Y10, Y4
+	VPSRLD  $0x04, Y10, Y10
+	VPAND   Y1, Y10, Y8
+	VMOVDQU 192(AX)(DI*4), Y10
+	VPAND   Y1, Y10, Y5
+	VPSRLD  $0x04, Y10, Y10
+	VPAND   Y1, Y10, Y9
+
+	// Scales (and mins) of the part's rows.
 	VCVTPH2PS 256(AX)(DI*2), Y11
 	VCVTPH2PS 288(AX)(DI*2), Y12
-	MOVQ      CX, R9
-	MOVQ      SI, R10
-	MOVQ      m+56(FP), R11
+
+	// Integer products, scale times activation scale, multiply-add; then mins.
+	MOVQ CX, R9
+	MOVQ SI, R10
+	MOVQ m+56(FP), R11
 
 token:
 	VPBROADCASTD (R10), Y13

@@ -49,30 +49,35 @@ part:
 	XORL       BX, BX
 
 rows:
-	VMOVDQU      (AX)(BX*4), Y9
-	VPAND        Y1, Y9, Y2
-	VPSRLD       $0x04, Y9, Y9
-	VPAND        Y1, Y9, Y6
-	VMOVDQU      64(AX)(BX*4), Y9
-	VPAND        Y1, Y9, Y3
-	VPSRLD       $0x04, Y9, Y9
-	VPAND        Y1, Y9, Y7
-	VMOVDQU      128(AX)(BX*4), Y9
-	VPAND        Y1, Y9, Y4
-	VPSRLD       $0x04, Y9, Y9
-	VPAND        Y1, Y9, Y8
-	VMOVDQU      192(AX)(BX*4), Y9
-	VPAND        Y1, Y9, Y5
-	VPSRLD       $0x04, Y9, Y9
-	VPAND        Y1, Y9, Y9
-	VCVTPH2PS    (DI)(BX*2), Y10
-	VPMOVZXBD    (R8)(BX*1), Y11
-	VCVTDQ2PS    Y11, Y11
-	VMULPS       Y10, Y11, Y11
-	VCVTPH2PS    32(DI)(BX*2), Y10
-	VPMOVZXBD    16(R8)(BX*1), Y12
-	VCVTDQ2PS    Y12, Y12
-	VMULPS       Y10, Y12, Y12
+	// Unsigned codes of the part's 8 groups of 4 columns.
+	VMOVDQU (AX)(BX*4), Y9
+	VPAND   Y1, Y9, Y2
+	VPSRLD  $0x04, Y9, Y9
+	VPAND   Y1, Y9, Y6
+	VMOVDQU 64(AX)(BX*4), Y9
+	VPAND   Y1, Y9, Y3
+	VPSRLD  $0x04, Y9, Y9
+	VPAND   Y1, Y9, Y7
+	VMOVDQU 128(AX)(BX*4), Y9
+	VPAND   Y1, Y9, Y4
+	VPSRLD  $0x04, Y9, Y9
+	VPAND   Y1, Y9, Y8
+	VMOVDQU 192(AX)(BX*4), Y9
+	VPAND   Y1, Y9, Y5
+	VPSRLD  $0x04, Y9, Y9
+	VPAND   Y1, Y9, Y9
+
+	// Scales (and mins) of the part's rows.
+	VCVTPH2PS (DI)(BX*2), Y10
+	VPMOVZXBD (R8)(BX*1), Y11
+	VCVTDQ2PS Y11, Y11
+	VMULPS    Y10, Y11, Y11
+	VCVTPH2PS 32(DI)(BX*2), Y10
+	VPMOVZXBD 16(R8)(BX*1), Y12
+	VCVTDQ2PS Y12, Y12
+	VMULPS    Y10, Y12, Y12
+
+	// Integer products, scale times activation scale, multiply-add; then mins.
 	VPBROADCASTD (DX), Y10
 	VPMADDUBSW   Y10, Y2, Y2
 	VPBROADCASTD 4(DX), Y10
@@ -201,22 +206,25 @@ part:
 	XORL       DI, DI
 
 rows:
-	VMOVDQU   (AX)(DI*4), Y10
-	VPAND     Y1, Y10, Y2
-	VPSRLD    $0x04, Y10, Y10
-	VPAND     Y1, Y10, Y6
-	VMOVDQU   64(AX)(DI*4), Y10
-	VPAND     Y1, Y10, Y3
-	VPSRLD    $0x04, Y10, Y10
-	VPAND     Y1, Y10, Y7
-	VMOVDQU   128(AX)(DI*4), Y10
-	VPAND     Y1, Y10, Y4
-	VPSRLD    $0x04, Y10, Y10
-	VPAND     Y1, Y10, Y8
-	VMOVDQU   192(AX)(DI*4), Y10
-	VPAND     Y1, Y10, Y5
-	VPSRLD    $0x04, Y10, Y10
-	VPAND     Y1, Y10, Y9
+	// Unsigned codes of the part's 8 groups of 4 columns.
+	VMOVDQU (AX)(DI*4), Y10
+	VPAND   Y1, Y10, Y2
+	VPSRLD  $0x04, Y10, Y10
+	VPAND   Y1, Y10, Y6
+	VMOVDQU 64(AX)(DI*4), Y10
+	VPAND   Y1, Y10, Y3
+	VPSRLD  $0x04, Y10, Y10
+	VPAND   Y1, Y10, Y7
+	VMOVDQU 128(AX)(DI*4), Y10
+	VPAND   Y1, Y10, Y4
+	VPSRLD  $0x04, Y10, Y10
+	VPAND   Y1, Y10, Y8
+	VMOVDQU 192(AX)(DI*4), Y10
+	VPAND   Y1, Y10, Y5
+	VPSRLD  $0x04, Y10, Y10
+	VPAND   Y1, Y10, Y9
+
+	// Scales (and mins) of the part's rows.
 	VCVTPH2PS (R9)(DI*2), Y11
 	VPMOVZXBD (R10)(DI*1), Y12
 	VCVTDQ2PS Y12, Y12
@@ -225,9 +233,11 @@ rows:
 	VPMOVZXBD 16(R10)(DI*1), Y13
 	VCVTDQ2PS Y13, Y13
 	VMULPS    Y11, Y13, Y13
-	MOVQ      CX, R12
-	MOVQ      SI, R13
-	MOVQ      m+56(FP), R14
+
+	// Integer products, scale times activation scale, multiply-add; then mins.
+	MOVQ CX, R12
+	MOVQ SI, R13
+	MOVQ m+56(FP), R14
 
 token:
 	VPBROADCASTD (R13), Y11

@@ -41,48 +41,53 @@ block:
 	XORL       BX, BX
 
 rows:
-	VMOVDQU      (AX)(BX*4), Y11
-	VPAND        Y1, Y11, Y3
-	VPSRLD       $0x04, Y11, Y11
-	VPAND        Y1, Y11, Y7
-	VMOVDQU      64(AX)(BX*4), Y11
-	VPAND        Y1, Y11, Y4
-	VPSRLD       $0x04, Y11, Y11
-	VPAND        Y1, Y11, Y8
-	VMOVDQU      128(AX)(BX*4), Y11
-	VPAND        Y1, Y11, Y5
-	VPSRLD       $0x04, Y11, Y11
-	VPAND        Y1, Y11, Y9
-	VMOVDQU      192(AX)(BX*4), Y11
-	VPAND        Y1, Y11, Y6
-	VPSRLD       $0x04, Y11, Y11
-	VPAND        Y1, Y11, Y10
-	VMOVDQU      256(AX)(BX*4), Y11
-	VPSLLD       $0x04, Y11, Y12
-	VPAND        Y2, Y12, Y12
-	VPOR         Y12, Y3, Y3
-	VPSLLD       $0x03, Y11, Y12
-	VPAND        Y2, Y12, Y12
-	VPOR         Y12, Y4, Y4
-	VPSLLD       $0x02, Y11, Y12
-	VPAND        Y2, Y12, Y12
-	VPOR         Y12, Y5, Y5
-	VPSLLD       $0x01, Y11, Y12
-	VPAND        Y2, Y12, Y12
-	VPOR         Y12, Y6, Y6
-	VPAND        Y2, Y11, Y12
-	VPOR         Y12, Y7, Y7
-	VPSRLD       $0x01, Y11, Y12
-	VPAND        Y2, Y12, Y12
-	VPOR         Y12, Y8, Y8
-	VPSRLD       $0x02, Y11, Y12
-	VPAND        Y2, Y12, Y12
-	VPOR         Y12, Y9, Y9
-	VPSRLD       $0x03, Y11, Y12
-	VPAND        Y2, Y12, Y12
-	VPOR         Y12, Y10, Y10
-	VCVTPH2PS    320(AX)(BX*2), Y13
-	VCVTPH2PS    352(AX)(BX*2), Y14
+	// Unsigned codes of the part's 8 groups of 4 columns.
+	VMOVDQU (AX)(BX*4), Y11
+	VPAND   Y1, Y11, Y3
+	VPSRLD  $0x04, Y11, Y11
+	VPAND   Y1, Y11, Y7
+	VMOVDQU 64(AX)(BX*4), Y11
+	VPAND   Y1, Y11, Y4
+	VPSRLD  $0x04, Y11, Y11
+	VPAND   Y1, Y11, Y8
+	VMOVDQU 128(AX)(BX*4), Y11
+	VPAND   Y1, Y11, Y5
+	VPSRLD  $0x04, Y11, Y11
+	VPAND   Y1, Y11, Y9
+	VMOVDQU 192(AX)(BX*4), Y11
+	VPAND   Y1, Y11, Y6
+	VPSRLD  $0x04, Y11, Y11
+	VPAND   Y1, Y11, Y10
+	VMOVDQU 256(AX)(BX*4), Y11
+	VPSLLD  $0x04, Y11, Y12
+	VPAND   Y2, Y12, Y12
+	VPOR    Y12, Y3, Y3
+	VPSLLD  $0x03, Y11, Y12
+	VPAND   Y2, Y12, Y12
+	VPOR    Y12, Y4, Y4
+	VPSLLD  $0x02, Y11, Y12
+	VPAND   Y2, Y12, Y12
+	VPOR    Y12, Y5, Y5
+	VPSLLD  $0x01, Y11, Y12
+	VPAND   Y2, Y12, Y12
+	VPOR    Y12, Y6, Y6
+	VPAND   Y2, Y11, Y12
+	VPOR    Y12, Y7, Y7
+	VPSRLD  $0x01, Y11, Y12
+	VPAND   Y2, Y12, Y12
+	VPOR    Y12, Y8, Y8
+	VPSRLD  $0x02, Y11, Y12
+	VPAND   Y2, Y12, Y12
+	VPOR    Y12, Y9, Y9
+	VPSRLD  $0x03, Y11, Y12
+	VPAND   Y2, Y12, Y12
+	VPOR    Y12, Y10, Y10
+
+	// Scales (and mins) of the part's rows.
+	VCVTPH2PS 320(AX)(BX*2), Y13
+	VCVTPH2PS 352(AX)(BX*2), Y14
+
+	// Integer products, scale times activation scale, multiply-add; then mins.
 	VPBROADCASTD (DX), Y12
 	VPMADDUBSW   Y12, Y3, Y3
 	VPBROADCASTD 4(DX), Y12
@@ -211,51 +216,56 @@ block:
 	XORL       DI, DI
 
 rows:
-	VMOVDQU   (AX)(DI*4), Y11
-	VPAND     Y1, Y11, Y3
-	VPSRLD    $0x04, Y11, Y11
-	VPAND     Y1, Y11, Y7
-	VMOVDQU   64(AX)(DI*4), Y11
-	VPAND     Y1, Y11, Y4
-	VPSRLD    $0x04, Y11, Y11
-	VPAND     Y1, Y11, Y8
-	VMOVDQU   128(AX)(DI*4), Y11
-	VPAND     Y1, Y11, Y5
-	VPSRLD    $0x04, Y11, Y11
-	VPAND     Y1, Y11, Y9
-	VMOVDQU   192(AX)(DI*4), Y11
-	VPAND     Y1, Y11, Y6
-	VPSRLD    $0x04, Y11, Y11
-	VPAND     Y1, Y11, Y10
-	VMOVDQU   256(AX)(DI*4), Y11
-	VPSLLD    $0x04, Y11, Y12
-	VPAND     Y2, Y12, Y12
-	VPOR      Y12, Y3, Y3
-	VPSLLD    $0x03, Y11, Y12
-	VPAND     Y2, Y12, Y12
-	VPOR      Y12, Y4, Y4
-	VPSLLD    $0x02, Y11, Y12
-	VPAND     Y2, Y12, Y12
-	VPOR      Y12, Y5, Y5
-	VPSLLD    $0x01, Y11, Y12
-	VPAND     Y2, Y12, Y12
-	VPOR      Y12, Y6, Y6
-	VPAND     Y2, Y11, Y12
-	VPOR      Y12, Y7, Y7
-	VPSRLD    $0x01, Y11, Y12
-	VPAND     Y2, Y12, Y12
-	VPOR      Y12, Y8, Y8
-	VPSRLD    $0x02, Y11, Y12
-	VPAND     Y2, Y12, Y12
-	VPOR      Y12, Y9, Y9
-	VPSRLD    $0x03, Y11, Y12
-	VPAND     Y2, Y12, Y12
-	VPOR      Y12, Y10, Y10
+	// Unsigned codes of the part's 8 groups of 4 columns.
+	VMOVDQU (AX)(DI*4), Y11
+	VPAND   Y1, Y11, Y3
+	VPSRLD  $0x04, Y11, Y11
+	VPAND   Y1, Y11, Y7
+	VMOVDQU 64(AX)(DI*4), Y11
+	VPAND   Y1, Y11, Y4
+	VPSRLD  $0x04, Y11, Y11
+	VPAND   Y1, Y11, Y8
+	VMOVDQU 128(AX)(DI*4), Y11
+	VPAND   Y1, Y11, Y5
+	VPSRLD  $0x04, Y11, Y11
+	VPAND   Y1, Y11, Y9
+	VMOVDQU 192(AX)(DI*4), Y11
+	VPAND   Y1, Y11, Y6
+	VPSRLD  $0x04, Y11, Y11
+	VPAND   Y1, Y11, Y10
+	VMOVDQU 256(AX)(DI*4), Y11
+	VPSLLD  $0x04, Y11, Y12
+	VPAND   Y2, Y12, Y12
+	VPOR    Y12, Y3, Y3
+	VPSLLD  $0x03, Y11, Y12
+	VPAND   Y2, Y12, Y12
+	VPOR    Y12, Y4, Y4
+	VPSLLD  $0x02, Y11, Y12
+	VPAND   Y2, Y12, Y12
+	VPOR    Y12, Y5, Y5
+	VPSLLD  $0x01, Y11, Y12
+	VPAND   Y2, Y12, Y12
+	VPOR    Y12, Y6, Y6
+	VPAND   Y2, Y11, Y12
+	VPOR    Y12, Y7, Y7
+	VPSRLD  $0x01, Y11, Y12
+	VPAND   Y2, Y12, Y12
+	VPOR    Y12, Y8, Y8
+	VPSRLD  $0x02, Y11, Y12
+	VPAND   Y2, Y12, Y12
+	VPOR    Y12, Y9, Y9
+	VPSRLD  $0x03, Y11, Y12
+	VPAND   Y2, Y12, Y12
+	VPOR    Y12, Y10, Y10
+
+	// Scales (and mins) of the part's rows.
 	VCVTPH2PS 320(AX)(DI*2), Y13
 	VCVTPH2PS 352(AX)(DI*2), Y14
-	MOVQ      CX, R9
-	MOVQ      SI, R10
-	MOVQ      m+56(FP), R11
+
+	// Integer products, scale times activation scale, multiply-add; then mins.
+	MOVQ CX, R9
+	MOVQ SI, R10
+	MOVQ m+56(FP), R11
 
 token:
 	VPBROADCASTD (R10), Y15

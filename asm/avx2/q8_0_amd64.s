@@ -42,15 +42,20 @@ block:
 	XORL       BX, BX
 
 rows:
-	VPABSB       (AX)(BX*4), Y1
-	VPABSB       64(AX)(BX*4), Y2
-	VPABSB       128(AX)(BX*4), Y3
-	VPABSB       192(AX)(BX*4), Y4
-	VPABSB       256(AX)(BX*4), Y5
-	VPABSB       320(AX)(BX*4), Y6
-	VPABSB       384(AX)(BX*4), Y7
-	VPABSB       448(AX)(BX*4), Y8
-	VCVTPH2PS    512(AX)(BX*2), Y9
+	// Unsigned codes of the part's 8 groups of 4 columns.
+	VPABSB (AX)(BX*4), Y1
+	VPABSB 64(AX)(BX*4), Y2
+	VPABSB 128(AX)(BX*4), Y3
+	VPABSB 192(AX)(BX*4), Y4
+	VPABSB 256(AX)(BX*4), Y5
+	VPABSB 320(AX)(BX*4), Y6
+	VPABSB 384(AX)(BX*4), Y7
+	VPABSB 448(AX)(BX*4), Y8
+
+	// Scales (and mins) of the part's rows.
+	VCVTPH2PS 512(AX)(BX*2), Y9
+
+	// Integer products, scale times activation scale, multiply-add; then mins.
 	VPBROADCASTD (DX), Y10
 	VPSIGNB      (AX)(BX*4), Y10, Y10
 	VPMADDUBSW   Y10, Y1, Y10
@@ -172,18 +177,23 @@ block:
 	XORL       DI, DI
 
 rows:
-	VPABSB    (AX)(DI*4), Y1
-	VPABSB    64(AX)(DI*4), Y2
-	VPABSB    128(AX)(DI*4), Y3
-	VPABSB    192(AX)(DI*4), Y4
-	VPABSB    256(AX)(DI*4), Y5
-	VPABSB    320(AX)(DI*4), Y6
-	VPABSB    384(AX)(DI*4), Y7
-	VPABSB    448(AX)(DI*4), Y8
+	// Unsigned codes of the part's 8 groups of 4 columns.
+	VPABSB (AX)(DI*4), Y1
+	VPABSB 64(AX)(DI*4), Y2
+	VPABSB 128(AX)(DI*4), Y3
+	VPABSB 192(AX)(DI*4), Y4
+	VPABSB 256(AX)(DI*4), Y5
+	VPABSB 320(AX)(DI*4), Y6
+	VPABSB 384(AX)(DI*4), Y7
+	VPABSB 448(AX)(DI*4), Y8
+
+	// Scales (and mins) of the part's rows.
 	VCVTPH2PS 512(AX)(DI*2), Y9
-	MOVQ      CX, R9
-	MOVQ      SI, R10
-	MOVQ      m+56(FP), R11
+
+	// Integer products, scale times activation scale, multiply-add; then mins.
+	MOVQ CX, R9
+	MOVQ SI, R10
+	MOVQ m+56(FP), R11
 
 token:
 	VPBROADCASTD (R10), Y10

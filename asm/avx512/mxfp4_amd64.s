@@ -26,11 +26,13 @@ tile:
 	JE      store
 
 block:
-	PREFETCHT0      2176(AX)
-	PREFETCHT0      2240(AX)
-	PREFETCHT0      2304(AX)
-	PREFETCHT0      2368(AX)
-	PREFETCHT0      2432(AX)
+	PREFETCHT0 2176(AX)
+	PREFETCHT0 2240(AX)
+	PREFETCHT0 2304(AX)
+	PREFETCHT0 2368(AX)
+	PREFETCHT0 2432(AX)
+
+	// Unsigned codes of the part's 8 groups of 4 columns.
 	VMOVDQU32       (AX), Z10
 	VPANDD          Z1, Z10, Z2
 	VPSRLD          $0x04, Z10, Z10
@@ -56,51 +58,55 @@ block:
 	VPSHUFB         Z7, Z10, Z7
 	VPSHUFB         Z8, Z10, Z8
 	VPSHUFB         Z9, Z10, Z9
-	VPMOVZXBD       256(AX), Z11
-	VPMINUD         splat00000001<>+0(SB), Z11, Z12
-	VPSUBD          splat00000001<>+0(SB), Z11, Z11
-	VMOVDQU32       splat00200000<>+0(SB), Z10
-	VPSLLVD         Z12, Z10, Z10
-	VPSLLD          $0x17, Z11, Z11
-	VPMAXSD         Z10, Z11, Z11
-	VPSLLD.BCST     $0x02, 48(DX), Z10
-	VPBROADCASTD    60(DX), Z12
-	VPADDD          Z12, Z10, Z10
-	VPBROADCASTD    (DX), Z12
-	VPMADDUBSW      Z12, Z2, Z2
-	VPBROADCASTD    4(DX), Z12
-	VPMADDUBSW      Z12, Z3, Z12
-	VPADDW          Z12, Z2, Z2
-	VPBROADCASTD    8(DX), Z12
-	VPMADDUBSW      Z12, Z4, Z12
-	VPADDW          Z12, Z2, Z2
-	VPBROADCASTD    12(DX), Z12
-	VPMADDUBSW      Z12, Z5, Z12
-	VPADDW          Z12, Z2, Z2
-	VPMADDWD        Z0, Z2, Z2
-	VPADDD          Z2, Z10, Z10
-	VPBROADCASTD    16(DX), Z12
-	VPMADDUBSW      Z12, Z6, Z2
-	VPBROADCASTD    20(DX), Z12
-	VPMADDUBSW      Z12, Z7, Z12
-	VPADDW          Z12, Z2, Z2
-	VPBROADCASTD    24(DX), Z12
-	VPMADDUBSW      Z12, Z8, Z12
-	VPADDW          Z12, Z2, Z2
-	VPBROADCASTD    28(DX), Z12
-	VPMADDUBSW      Z12, Z9, Z12
-	VPADDW          Z12, Z2, Z2
-	VPMADDWD        Z0, Z2, Z2
-	VPADDD          Z2, Z10, Z10
-	VMOVUPS         (CX), Z2
-	VMULPS.BCST     32(DX), Z11, Z12
-	VCVTDQ2PS       Z10, Z10
-	VFMADD231PS     Z12, Z10, Z2
-	VMOVUPS         Z2, (CX)
-	ADDQ            $+272, AX
-	ADDQ            $0x40, DX
-	DECQ            BX
-	JNE             block
+
+	// Scales (and mins) of the part's rows.
+	VPMOVZXBD 256(AX), Z11
+	VPMINUD   splat00000001<>+0(SB), Z11, Z12
+	VPSUBD    splat00000001<>+0(SB), Z11, Z11
+	VMOVDQU32 splat00200000<>+0(SB), Z10
+	VPSLLVD   Z12, Z10, Z10
+	VPSLLD    $0x17, Z11, Z11
+	VPMAXSD   Z10, Z11, Z11
+
+	// Integer products, scale times activation scale, multiply-add; then mins.
+	VPSLLD.BCST  $0x02, 48(DX), Z10
+	VPBROADCASTD 60(DX), Z12
+	VPADDD       Z12, Z10, Z10
+	VPBROADCASTD (DX), Z12
+	VPMADDUBSW   Z12, Z2, Z2
+	VPBROADCASTD 4(DX), Z12
+	VPMADDUBSW   Z12, Z3, Z12
+	VPADDW       Z12, Z2, Z2
+	VPBROADCASTD 8(DX), Z12
+	VPMADDUBSW   Z12, Z4, Z12
+	VPADDW       Z12, Z2, Z2
+	VPBROADCASTD 12(DX), Z12
+	VPMADDUBSW   Z12, Z5, Z12
+	VPADDW       Z12, Z2, Z2
+	VPMADDWD     Z0, Z2, Z2
+	VPADDD       Z2, Z10, Z10
+	VPBROADCASTD 16(DX), Z12
+	VPMADDUBSW   Z12, Z6, Z2
+	VPBROADCASTD 20(DX), Z12
+	VPMADDUBSW   Z12, Z7, Z12
+	VPADDW       Z12, Z2, Z2
+	VPBROADCASTD 24(DX), Z12
+	VPMADDUBSW   Z12, Z8, Z12
+	VPADDW       Z12, Z2, Z2
+	VPBROADCASTD 28(DX), Z12
+	VPMADDUBSW   Z12, Z9, Z12
+	VPADDW       Z12, Z2, Z2
+	VPMADDWD     Z0, Z2, Z2
+	VPADDD       Z2, Z10, Z10
+	VMOVUPS      (CX), Z2
+	VMULPS.BCST  32(DX), Z11, Z12
+	VCVTDQ2PS    Z10, Z10
+	VFMADD231PS  Z12, Z10, Z2
+	VMOVUPS      Z2, (CX)
+	ADDQ         $+272, AX
+	ADDQ         $0x40, DX
+	DECQ         BX
+	JNE          block
 
 store:
 	ADDQ $0x40, CX
@@ -188,11 +194,13 @@ zeroToken:
 	JE      store
 
 block:
-	PREFETCHT0      2176(AX)
-	PREFETCHT0      2240(AX)
-	PREFETCHT0      2304(AX)
-	PREFETCHT0      2368(AX)
-	PREFETCHT0      2432(AX)
+	PREFETCHT0 2176(AX)
+	PREFETCHT0 2240(AX)
+	PREFETCHT0 2304(AX)
+	PREFETCHT0 2368(AX)
+	PREFETCHT0 2432(AX)
+
+	// Unsigned codes of the part's 8 groups of 4 columns.
 	VMOVDQU32       (AX), Z10
 	VPANDD          Z1, Z10, Z2
 	VPSRLD          $0x04, Z10, Z10
@@ -218,16 +226,20 @@ block:
 	VPSHUFB         Z7, Z10, Z7
 	VPSHUFB         Z8, Z10, Z8
 	VPSHUFB         Z9, Z10, Z9
-	VPMOVZXBD       256(AX), Z11
-	VPMINUD         splat00000001<>+0(SB), Z11, Z12
-	VPSUBD          splat00000001<>+0(SB), Z11, Z11
-	VMOVDQU32       splat00200000<>+0(SB), Z10
-	VPSLLVD         Z12, Z10, Z10
-	VPSLLD          $0x17, Z11, Z11
-	VPMAXSD         Z10, Z11, Z11
-	MOVQ            CX, R8
-	MOVQ            SI, R9
-	MOVQ            m+56(FP), R10
+
+	// Scales (and mins) of the part's rows.
+	VPMOVZXBD 256(AX), Z11
+	VPMINUD   splat00000001<>+0(SB), Z11, Z12
+	VPSUBD    splat00000001<>+0(SB), Z11, Z11
+	VMOVDQU32 splat00200000<>+0(SB), Z10
+	VPSLLVD   Z12, Z10, Z10
+	VPSLLD    $0x17, Z11, Z11
+	VPMAXSD   Z10, Z11, Z11
+
+	// Integer products, scale times activation scale, multiply-add; then mins.
+	MOVQ CX, R8
+	MOVQ SI, R9
+	MOVQ m+56(FP), R10
 
 token:
 	VPSLLD.BCST  $0x02, 48(R9), Z10

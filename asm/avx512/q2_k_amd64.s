@@ -39,40 +39,46 @@ block:
 	MOVQ       $0x00000008, SI
 
 part:
-	PREFETCHT0        1344(AX)
-	PREFETCHT0        1408(AX)
-	VMOVDQU32         (AX), Z12
-	VPANDD            Z1, Z12, Z4
-	VPSRLD            $0x02, Z12, Z5
-	VPANDD            Z1, Z5, Z5
-	VPSRLD            $0x04, Z12, Z6
-	VPANDD            Z1, Z6, Z6
-	VPSRLD            $0x06, Z12, Z7
-	VPANDD            Z1, Z7, Z7
-	VMOVDQU32         64(AX), Z12
-	VPANDD            Z1, Z12, Z8
-	VPSRLD            $0x02, Z12, Z9
-	VPANDD            Z1, Z9, Z9
-	VPSRLD            $0x04, Z12, Z10
-	VPANDD            Z1, Z10, Z10
-	VPSRLD            $0x06, Z12, Z11
-	VPANDD            Z1, Z11, Z11
-	VPMOVZXBD         (DI), Z13
-	VPANDD            splat0000000f<>+0(SB), Z13, Z13
-	VCVTDQ2PS         Z13, Z13
-	VMULPS            Z2, Z13, Z13
-	VPMOVZXBD         16(DI), Z14
-	VPANDD            splat0000000f<>+0(SB), Z14, Z14
-	VCVTDQ2PS         Z14, Z14
-	VMULPS            Z2, Z14, Z14
-	VPMOVZXBD         (DI), Z15
-	VPSRLD            $0x04, Z15, Z15
-	VCVTDQ2PS         Z15, Z15
-	VMULPS            Z3, Z15, Z15
-	VPMOVZXBD         16(DI), Z16
-	VPSRLD            $0x04, Z16, Z16
-	VCVTDQ2PS         Z16, Z16
-	VMULPS            Z3, Z16, Z16
+	PREFETCHT0 1344(AX)
+	PREFETCHT0 1408(AX)
+
+	// Unsigned codes of the part's 8 groups of 4 columns.
+	VMOVDQU32 (AX), Z12
+	VPANDD    Z1, Z12, Z4
+	VPSRLD    $0x02, Z12, Z5
+	VPANDD    Z1, Z5, Z5
+	VPSRLD    $0x04, Z12, Z6
+	VPANDD    Z1, Z6, Z6
+	VPSRLD    $0x06, Z12, Z7
+	VPANDD    Z1, Z7, Z7
+	VMOVDQU32 64(AX), Z12
+	VPANDD    Z1, Z12, Z8
+	VPSRLD    $0x02, Z12, Z9
+	VPANDD    Z1, Z9, Z9
+	VPSRLD    $0x04, Z12, Z10
+	VPANDD    Z1, Z10, Z10
+	VPSRLD    $0x06, Z12, Z11
+	VPANDD    Z1, Z11, Z11
+
+	// Scales (and mins) of the part's rows.
+	VPMOVZXBD (DI), Z13
+	VPANDD    splat0000000f<>+0(SB), Z13, Z13
+	VCVTDQ2PS Z13, Z13
+	VMULPS    Z2, Z13, Z13
+	VPMOVZXBD 16(DI), Z14
+	VPANDD    splat0000000f<>+0(SB), Z14, Z14
+	VCVTDQ2PS Z14, Z14
+	VMULPS    Z2, Z14, Z14
+	VPMOVZXBD (DI), Z15
+	VPSRLD    $0x04, Z15, Z15
+	VCVTDQ2PS Z15, Z15
+	VMULPS    Z3, Z15, Z15
+	VPMOVZXBD 16(DI), Z16
+	VPSRLD    $0x04, Z16, Z16
+	VCVTDQ2PS Z16, Z16
+	VMULPS    Z3, Z16, Z16
+
+	// Integer products, scale times activation scale, multiply-add; then mins.
 	VPBROADCASTD      (DX), Z12
 	VPMADDUBSW        Z12, Z4, Z4
 	VPBROADCASTD      4(DX), Z12
@@ -202,41 +208,47 @@ block:
 part:
 	PREFETCHT0 1344(AX)
 	PREFETCHT0 1408(AX)
-	VMOVDQU32  (AX), Z12
-	VPANDD     Z1, Z12, Z4
-	VPSRLD     $0x02, Z12, Z5
-	VPANDD     Z1, Z5, Z5
-	VPSRLD     $0x04, Z12, Z6
-	VPANDD     Z1, Z6, Z6
-	VPSRLD     $0x06, Z12, Z7
-	VPANDD     Z1, Z7, Z7
-	VMOVDQU32  64(AX), Z12
-	VPANDD     Z1, Z12, Z8
-	VPSRLD     $0x02, Z12, Z9
-	VPANDD     Z1, Z9, Z9
-	VPSRLD     $0x04, Z12, Z10
-	VPANDD     Z1, Z10, Z10
-	VPSRLD     $0x06, Z12, Z11
-	VPANDD     Z1, Z11, Z11
-	VPMOVZXBD  (R9), Z13
-	VPANDD     splat0000000f<>+0(SB), Z13, Z13
-	VCVTDQ2PS  Z13, Z13
-	VMULPS     Z2, Z13, Z13
-	VPMOVZXBD  16(R9), Z14
-	VPANDD     splat0000000f<>+0(SB), Z14, Z14
-	VCVTDQ2PS  Z14, Z14
-	VMULPS     Z2, Z14, Z14
-	VPMOVZXBD  (R9), Z15
-	VPSRLD     $0x04, Z15, Z15
-	VCVTDQ2PS  Z15, Z15
-	VMULPS     Z3, Z15, Z15
-	VPMOVZXBD  16(R9), Z16
-	VPSRLD     $0x04, Z16, Z16
-	VCVTDQ2PS  Z16, Z16
-	VMULPS     Z3, Z16, Z16
-	MOVQ       CX, R10
-	MOVQ       SI, R11
-	MOVQ       m+56(FP), R12
+
+	// Unsigned codes of the part's 8 groups of 4 columns.
+	VMOVDQU32 (AX), Z12
+	VPANDD    Z1, Z12, Z4
+	VPSRLD    $0x02, Z12, Z5
+	VPANDD    Z1, Z5, Z5
+	VPSRLD    $0x04, Z12, Z6
+	VPANDD    Z1, Z6, Z6
+	VPSRLD    $0x06, Z12, Z7
+	VPANDD    Z1, Z7, Z7
+	VMOVDQU32 64(AX), Z12
+	VPANDD    Z1, Z12, Z8
+	VPSRLD    $0x02, Z12, Z9
+	VPANDD    Z1, Z9, Z9
+	VPSRLD    $0x04, Z12, Z10
+	VPANDD    Z1, Z10, Z10
+	VPSRLD    $0x06, Z12, Z11
+	VPANDD    Z1, Z11, Z11
+
+	// Scales (and mins) of the part's rows.
+	VPMOVZXBD (R9), Z13
+	VPANDD    splat0000000f<>+0(SB), Z13, Z13
+	VCVTDQ2PS Z13, Z13
+	VMULPS    Z2, Z13, Z13
+	VPMOVZXBD 16(R9), Z14
+	VPANDD    splat0000000f<>+0(SB), Z14, Z14
+	VCVTDQ2PS Z14, Z14
+	VMULPS    Z2, Z14, Z14
+	VPMOVZXBD (R9), Z15
+	VPSRLD    $0x04, Z15, Z15
+	VCVTDQ2PS Z15, Z15
+	VMULPS    Z3, Z15, Z15
+	VPMOVZXBD 16(R9), Z16
+	VPSRLD    $0x04, Z16, Z16
+	VCVTDQ2PS Z16, Z16
+	VMULPS    Z3, Z16, Z16
+
+	// Integer products, scale times activation scale, multiply-add; then mins.
+	MOVQ CX, R10
+	MOVQ SI, R11
+	MOVQ m+56(FP), R12
 
 token:
 	VPBROADCASTD      (R11), Z18

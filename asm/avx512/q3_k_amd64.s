@@ -39,47 +39,53 @@ block:
 	MOVQ       $0x00000008, SI
 
 part:
-	PREFETCHT0   1824(AX)
-	PREFETCHT0   1888(AX)
-	PREFETCHT0   1952(AX)
-	VMOVDQU32    (AX), Z12
-	VPANDD       Z1, Z12, Z4
-	VPSRLD       $0x02, Z12, Z5
-	VPANDD       Z1, Z5, Z5
-	VPSRLD       $0x04, Z12, Z6
-	VPANDD       Z1, Z6, Z6
-	VPSRLD       $0x06, Z12, Z7
-	VPANDD       Z1, Z7, Z7
-	VMOVDQU32    64(AX), Z12
-	VPANDD       Z1, Z12, Z8
-	VPSRLD       $0x02, Z12, Z9
-	VPANDD       Z1, Z9, Z9
-	VPSRLD       $0x04, Z12, Z10
-	VPANDD       Z1, Z10, Z10
-	VPSRLD       $0x06, Z12, Z11
-	VPANDD       Z1, Z11, Z11
-	VMOVDQU32    128(AX), Z12
-	VPSLLD       $0x02, Z12, Z13
-	VPTERNLOGD   $0xf8, Z2, Z13, Z4
-	VPSLLD       $0x01, Z12, Z13
-	VPTERNLOGD   $0xf8, Z2, Z13, Z5
-	VPTERNLOGD   $0xf8, Z2, Z12, Z6
-	VPSRLD       $0x01, Z12, Z13
-	VPTERNLOGD   $0xf8, Z2, Z13, Z7
-	VPSRLD       $0x02, Z12, Z13
-	VPTERNLOGD   $0xf8, Z2, Z13, Z8
-	VPSRLD       $0x03, Z12, Z13
-	VPTERNLOGD   $0xf8, Z2, Z13, Z9
-	VPSRLD       $0x04, Z12, Z13
-	VPTERNLOGD   $0xf8, Z2, Z13, Z10
-	VPSRLD       $0x05, Z12, Z13
-	VPTERNLOGD   $0xf8, Z2, Z13, Z11
-	VPMOVSXBD    (DI), Z13
-	VCVTDQ2PS    Z13, Z13
-	VMULPS       Z3, Z13, Z13
-	VPMOVSXBD    16(DI), Z14
-	VCVTDQ2PS    Z14, Z14
-	VMULPS       Z3, Z14, Z14
+	PREFETCHT0 1824(AX)
+	PREFETCHT0 1888(AX)
+	PREFETCHT0 1952(AX)
+
+	// Unsigned codes of the part's 8 groups of 4 columns.
+	VMOVDQU32  (AX), Z12
+	VPANDD     Z1, Z12, Z4
+	VPSRLD     $0x02, Z12, Z5
+	VPANDD     Z1, Z5, Z5
+	VPSRLD     $0x04, Z12, Z6
+	VPANDD     Z1, Z6, Z6
+	VPSRLD     $0x06, Z12, Z7
+	VPANDD     Z1, Z7, Z7
+	VMOVDQU32  64(AX), Z12
+	VPANDD     Z1, Z12, Z8
+	VPSRLD     $0x02, Z12, Z9
+	VPANDD     Z1, Z9, Z9
+	VPSRLD     $0x04, Z12, Z10
+	VPANDD     Z1, Z10, Z10
+	VPSRLD     $0x06, Z12, Z11
+	VPANDD     Z1, Z11, Z11
+	VMOVDQU32  128(AX), Z12
+	VPSLLD     $0x02, Z12, Z13
+	VPTERNLOGD $0xf8, Z2, Z13, Z4
+	VPSLLD     $0x01, Z12, Z13
+	VPTERNLOGD $0xf8, Z2, Z13, Z5
+	VPTERNLOGD $0xf8, Z2, Z12, Z6
+	VPSRLD     $0x01, Z12, Z13
+	VPTERNLOGD $0xf8, Z2, Z13, Z7
+	VPSRLD     $0x02, Z12, Z13
+	VPTERNLOGD $0xf8, Z2, Z13, Z8
+	VPSRLD     $0x03, Z12, Z13
+	VPTERNLOGD $0xf8, Z2, Z13, Z9
+	VPSRLD     $0x04, Z12, Z13
+	VPTERNLOGD $0xf8, Z2, Z13, Z10
+	VPSRLD     $0x05, Z12, Z13
+	VPTERNLOGD $0xf8, Z2, Z13, Z11
+
+	// Scales (and mins) of the part's rows.
+	VPMOVSXBD (DI), Z13
+	VCVTDQ2PS Z13, Z13
+	VMULPS    Z3, Z13, Z13
+	VPMOVSXBD 16(DI), Z14
+	VCVTDQ2PS Z14, Z14
+	VMULPS    Z3, Z14, Z14
+
+	// Integer products, scale times activation scale, multiply-add; then mins.
 	VPSLLD.BCST  $0x02, 52(DX), Z12
 	VPBROADCASTD (DX), Z15
 	VPMADDUBSW   Z15, Z4, Z4
@@ -212,6 +218,8 @@ part:
 	PREFETCHT0 1824(AX)
 	PREFETCHT0 1888(AX)
 	PREFETCHT0 1952(AX)
+
+	// Unsigned codes of the part's 8 groups of 4 columns.
 	VMOVDQU32  (AX), Z12
 	VPANDD     Z1, Z12, Z4
 	VPSRLD     $0x02, Z12, Z5
@@ -244,15 +252,19 @@ part:
 	VPTERNLOGD $0xf8, Z2, Z13, Z10
 	VPSRLD     $0x05, Z12, Z13
 	VPTERNLOGD $0xf8, Z2, Z13, Z11
-	VPMOVSXBD  (R9), Z14
-	VCVTDQ2PS  Z14, Z14
-	VMULPS     Z3, Z14, Z14
-	VPMOVSXBD  16(R9), Z15
-	VCVTDQ2PS  Z15, Z15
-	VMULPS     Z3, Z15, Z15
-	MOVQ       CX, R10
-	MOVQ       SI, R11
-	MOVQ       m+56(FP), R12
+
+	// Scales (and mins) of the part's rows.
+	VPMOVSXBD (R9), Z14
+	VCVTDQ2PS Z14, Z14
+	VMULPS    Z3, Z14, Z14
+	VPMOVSXBD 16(R9), Z15
+	VCVTDQ2PS Z15, Z15
+	VMULPS    Z3, Z15, Z15
+
+	// Integer products, scale times activation scale, multiply-add; then mins.
+	MOVQ CX, R10
+	MOVQ SI, R11
+	MOVQ m+56(FP), R12
 
 token:
 	VPSLLD.BCST  $0x02, 52(R11), Z12

@@ -26,28 +26,34 @@ tile:
 	JE      store
 
 block:
-	PREFETCHT0   2304(AX)
-	PREFETCHT0   2368(AX)
-	PREFETCHT0   2432(AX)
-	PREFETCHT0   2496(AX)
-	PREFETCHT0   2560(AX)
-	VMOVDQU32    (AX), Z10
-	VPANDD       Z1, Z10, Z2
-	VPSRLD       $0x04, Z10, Z10
-	VPANDD       Z1, Z10, Z6
-	VMOVDQU32    64(AX), Z10
-	VPANDD       Z1, Z10, Z3
-	VPSRLD       $0x04, Z10, Z10
-	VPANDD       Z1, Z10, Z7
-	VMOVDQU32    128(AX), Z10
-	VPANDD       Z1, Z10, Z4
-	VPSRLD       $0x04, Z10, Z10
-	VPANDD       Z1, Z10, Z8
-	VMOVDQU32    192(AX), Z10
-	VPANDD       Z1, Z10, Z5
-	VPSRLD       $0x04, Z10, Z10
-	VPANDD       Z1, Z10, Z9
-	VCVTPH2PS    256(AX), Z11
+	PREFETCHT0 2304(AX)
+	PREFETCHT0 2368(AX)
+	PREFETCHT0 2432(AX)
+	PREFETCHT0 2496(AX)
+	PREFETCHT0 2560(AX)
+
+	// Unsigned codes of the part's 8 groups of 4 columns.
+	VMOVDQU32 (AX), Z10
+	VPANDD    Z1, Z10, Z2
+	VPSRLD    $0x04, Z10, Z10
+	VPANDD    Z1, Z10, Z6
+	VMOVDQU32 64(AX), Z10
+	VPANDD    Z1, Z10, Z3
+	VPSRLD    $0x04, Z10, Z10
+	VPANDD    Z1, Z10, Z7
+	VMOVDQU32 128(AX), Z10
+	VPANDD    Z1, Z10, Z4
+	VPSRLD    $0x04, Z10, Z10
+	VPANDD    Z1, Z10, Z8
+	VMOVDQU32 192(AX), Z10
+	VPANDD    Z1, Z10, Z5
+	VPSRLD    $0x04, Z10, Z10
+	VPANDD    Z1, Z10, Z9
+
+	// Scales (and mins) of the part's rows.
+	VCVTPH2PS 256(AX), Z11
+
+	// Integer products, scale times activation scale, multiply-add; then mins.
 	VPBROADCASTD 60(DX), Z10
 	VPBROADCASTD (DX), Z12
 	VPMADDUBSW   Z12, Z2, Z2
@@ -151,26 +157,32 @@ block:
 	PREFETCHT0 2432(AX)
 	PREFETCHT0 2496(AX)
 	PREFETCHT0 2560(AX)
-	VMOVDQU32  (AX), Z10
-	VPANDD     Z1, Z10, Z2
-	VPSRLD     $0x04, Z10, Z10
-	VPANDD     Z1, Z10, Z6
-	VMOVDQU32  64(AX), Z10
-	VPANDD     Z1, Z10, Z3
-	VPSRLD     $0x04, Z10, Z10
-	VPANDD     Z1, Z10, Z7
-	VMOVDQU32  128(AX), Z10
-	VPANDD     Z1, Z10, Z4
-	VPSRLD     $0x04, Z10, Z10
-	VPANDD     Z1, Z10, Z8
-	VMOVDQU32  192(AX), Z10
-	VPANDD     Z1, Z10, Z5
-	VPSRLD     $0x04, Z10, Z10
-	VPANDD     Z1, Z10, Z9
-	VCVTPH2PS  256(AX), Z11
-	MOVQ       CX, R8
-	MOVQ       SI, R9
-	MOVQ       m+56(FP), R10
+
+	// Unsigned codes of the part's 8 groups of 4 columns.
+	VMOVDQU32 (AX), Z10
+	VPANDD    Z1, Z10, Z2
+	VPSRLD    $0x04, Z10, Z10
+	VPANDD    Z1, Z10, Z6
+	VMOVDQU32 64(AX), Z10
+	VPANDD    Z1, Z10, Z3
+	VPSRLD    $0x04, Z10, Z10
+	VPANDD    Z1, Z10, Z7
+	VMOVDQU32 128(AX), Z10
+	VPANDD    Z1, Z10, Z4
+	VPSRLD    $0x04, Z10, Z10
+	VPANDD    Z1, Z10, Z8
+	VMOVDQU32 192(AX), Z10
+	VPANDD    Z1, Z10, Z5
+	VPSRLD    $0x04, Z10, Z10
+	VPANDD    Z1, Z10, Z9
+
+	// Scales (and mins) of the part's rows.
+	VCVTPH2PS 256(AX), Z11
+
+	// Integer products, scale times activation scale, multiply-add; then mins.
+	MOVQ CX, R8
+	MOVQ SI, R9
+	MOVQ m+56(FP), R10
 
 token:
 	VPBROADCASTD 60(R9), Z10

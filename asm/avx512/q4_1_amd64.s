@@ -26,29 +26,35 @@ tile:
 	JE      store
 
 block:
-	PREFETCHT0       2560(AX)
-	PREFETCHT0       2624(AX)
-	PREFETCHT0       2688(AX)
-	PREFETCHT0       2752(AX)
-	PREFETCHT0       2816(AX)
-	VMOVDQU32        (AX), Z9
-	VPANDD           Z1, Z9, Z2
-	VPSRLD           $0x04, Z9, Z9
-	VPANDD           Z1, Z9, Z6
-	VMOVDQU32        64(AX), Z9
-	VPANDD           Z1, Z9, Z3
-	VPSRLD           $0x04, Z9, Z9
-	VPANDD           Z1, Z9, Z7
-	VMOVDQU32        128(AX), Z9
-	VPANDD           Z1, Z9, Z4
-	VPSRLD           $0x04, Z9, Z9
-	VPANDD           Z1, Z9, Z8
-	VMOVDQU32        192(AX), Z9
-	VPANDD           Z1, Z9, Z5
-	VPSRLD           $0x04, Z9, Z9
-	VPANDD           Z1, Z9, Z9
-	VCVTPH2PS        256(AX), Z10
-	VCVTPH2PS        288(AX), Z11
+	PREFETCHT0 2560(AX)
+	PREFETCHT0 2624(AX)
+	PREFETCHT0 2688(AX)
+	PREFETCHT0 2752(AX)
+	PREFETCHT0 2816(AX)
+
+	// Unsigned codes of the part's 8 groups of 4 columns.
+	VMOVDQU32 (AX), Z9
+	VPANDD    Z1, Z9, Z2
+	VPSRLD    $0x04, Z9, Z9
+	VPANDD    Z1, Z9, Z6
+	VMOVDQU32 64(AX), Z9
+	VPANDD    Z1, Z9, Z3
+	VPSRLD    $0x04, Z9, Z9
+	VPANDD    Z1, Z9, Z7
+	VMOVDQU32 128(AX), Z9
+	VPANDD    Z1, Z9, Z4
+	VPSRLD    $0x04, Z9, Z9
+	VPANDD    Z1, Z9, Z8
+	VMOVDQU32 192(AX), Z9
+	VPANDD    Z1, Z9, Z5
+	VPSRLD    $0x04, Z9, Z9
+	VPANDD    Z1, Z9, Z9
+
+	// Scales (and mins) of the part's rows.
+	VCVTPH2PS 256(AX), Z10
+	VCVTPH2PS 288(AX), Z11
+
+	// Integer products, scale times activation scale, multiply-add; then mins.
 	VPBROADCASTD     (DX), Z12
 	VPMADDUBSW       Z12, Z2, Z2
 	VPBROADCASTD     4(DX), Z12
@@ -151,27 +157,33 @@ block:
 	PREFETCHT0 2688(AX)
 	PREFETCHT0 2752(AX)
 	PREFETCHT0 2816(AX)
-	VMOVDQU32  (AX), Z10
-	VPANDD     Z1, Z10, Z2
-	VPSRLD     $0x04, Z10, Z10
-	VPANDD     Z1, Z10, Z6
-	VMOVDQU32  64(AX), Z10
-	VPANDD     Z1, Z10, Z3
-	VPSRLD     $0x04, Z10, Z10
-	VPANDD     Z1, Z10, Z7
-	VMOVDQU32  128(AX), Z10
-	VPANDD     Z1, Z10, Z4
-	VPSRLD     $0x04, Z10, Z10
-	VPANDD     Z1, Z10, Z8
-	VMOVDQU32  192(AX), Z10
-	VPANDD     Z1, Z10, Z5
-	VPSRLD     $0x04, Z10, Z10
-	VPANDD     Z1, Z10, Z9
-	VCVTPH2PS  256(AX), Z11
-	VCVTPH2PS  288(AX), Z12
-	MOVQ       CX, R8
-	MOVQ       SI, R9
-	MOVQ       m+56(FP), R10
+
+	// Unsigned codes of the part's 8 groups of 4 columns.
+	VMOVDQU32 (AX), Z10
+	VPANDD    Z1, Z10, Z2
+	VPSRLD    $0x04, Z10, Z10
+	VPANDD    Z1, Z10, Z6
+	VMOVDQU32 64(AX), Z10
+	VPANDD    Z1, Z10, Z3
+	VPSRLD    $0x04, Z10, Z10
+	VPANDD    Z1, Z10, Z7
+	VMOVDQU32 128(AX), Z10
+	VPANDD    Z1, Z10, Z4
+	VPSRLD    $0x04, Z10, Z10
+	VPANDD    Z1, Z10, Z8
+	VMOVDQU32 192(AX), Z10
+	VPANDD    Z1, Z10, Z5
+	VPSRLD    $0x04, Z10, Z10
+	VPANDD    Z1, Z10, Z9
+
+	// Scales (and mins) of the part's rows.
+	VCVTPH2PS 256(AX), Z11
+	VCVTPH2PS 288(AX), Z12
+
+	// Integer products, scale times activation scale, multiply-add; then mins.
+	MOVQ CX, R8
+	MOVQ SI, R9
+	MOVQ m+56(FP), R10
 
 token:
 	VPBROADCASTD     (R9), Z13

@@ -39,32 +39,38 @@ block:
 	MOVQ       $0x00000008, SI
 
 part:
-	PREFETCHT0        2368(AX)
-	PREFETCHT0        2432(AX)
-	PREFETCHT0        2496(AX)
-	PREFETCHT0        2560(AX)
-	VMOVDQU32         (AX), Z11
-	VPANDD            Z1, Z11, Z4
-	VPSRLD            $0x04, Z11, Z11
-	VPANDD            Z1, Z11, Z8
-	VMOVDQU32         64(AX), Z11
-	VPANDD            Z1, Z11, Z5
-	VPSRLD            $0x04, Z11, Z11
-	VPANDD            Z1, Z11, Z9
-	VMOVDQU32         128(AX), Z11
-	VPANDD            Z1, Z11, Z6
-	VPSRLD            $0x04, Z11, Z11
-	VPANDD            Z1, Z11, Z10
-	VMOVDQU32         192(AX), Z11
-	VPANDD            Z1, Z11, Z7
-	VPSRLD            $0x04, Z11, Z11
-	VPANDD            Z1, Z11, Z11
-	VPMOVZXBD         (DI), Z12
-	VCVTDQ2PS         Z12, Z12
-	VMULPS            Z2, Z12, Z12
-	VPMOVZXBD         16(DI), Z13
-	VCVTDQ2PS         Z13, Z13
-	VMULPS            Z3, Z13, Z13
+	PREFETCHT0 2368(AX)
+	PREFETCHT0 2432(AX)
+	PREFETCHT0 2496(AX)
+	PREFETCHT0 2560(AX)
+
+	// Unsigned codes of the part's 8 groups of 4 columns.
+	VMOVDQU32 (AX), Z11
+	VPANDD    Z1, Z11, Z4
+	VPSRLD    $0x04, Z11, Z11
+	VPANDD    Z1, Z11, Z8
+	VMOVDQU32 64(AX), Z11
+	VPANDD    Z1, Z11, Z5
+	VPSRLD    $0x04, Z11, Z11
+	VPANDD    Z1, Z11, Z9
+	VMOVDQU32 128(AX), Z11
+	VPANDD    Z1, Z11, Z6
+	VPSRLD    $0x04, Z11, Z11
+	VPANDD    Z1, Z11, Z10
+	VMOVDQU32 192(AX), Z11
+	VPANDD    Z1, Z11, Z7
+	VPSRLD    $0x04, Z11, Z11
+	VPANDD    Z1, Z11, Z11
+
+	// Scales (and mins) of the part's rows.
+	VPMOVZXBD (DI), Z12
+	VCVTDQ2PS Z12, Z12
+	VMULPS    Z2, Z12, Z12
+	VPMOVZXBD 16(DI), Z13
+	VCVTDQ2PS Z13, Z13
+	VMULPS    Z3, Z13, Z13
+
+	// Integer products, scale times activation scale, multiply-add; then mins.
 	VPBROADCASTD      (DX), Z14
 	VPMADDUBSW        Z14, Z4, Z4
 	VPBROADCASTD      4(DX), Z14
@@ -182,31 +188,37 @@ part:
 	PREFETCHT0 2432(AX)
 	PREFETCHT0 2496(AX)
 	PREFETCHT0 2560(AX)
-	VMOVDQU32  (AX), Z12
-	VPANDD     Z1, Z12, Z4
-	VPSRLD     $0x04, Z12, Z12
-	VPANDD     Z1, Z12, Z8
-	VMOVDQU32  64(AX), Z12
-	VPANDD     Z1, Z12, Z5
-	VPSRLD     $0x04, Z12, Z12
-	VPANDD     Z1, Z12, Z9
-	VMOVDQU32  128(AX), Z12
-	VPANDD     Z1, Z12, Z6
-	VPSRLD     $0x04, Z12, Z12
-	VPANDD     Z1, Z12, Z10
-	VMOVDQU32  192(AX), Z12
-	VPANDD     Z1, Z12, Z7
-	VPSRLD     $0x04, Z12, Z12
-	VPANDD     Z1, Z12, Z11
-	VPMOVZXBD  (R9), Z13
-	VCVTDQ2PS  Z13, Z13
-	VMULPS     Z2, Z13, Z13
-	VPMOVZXBD  16(R9), Z14
-	VCVTDQ2PS  Z14, Z14
-	VMULPS     Z3, Z14, Z14
-	MOVQ       CX, R10
-	MOVQ       SI, R11
-	MOVQ       m+56(FP), R12
+
+	// Unsigned codes of the part's 8 groups of 4 columns.
+	VMOVDQU32 (AX), Z12
+	VPANDD    Z1, Z12, Z4
+	VPSRLD    $0x04, Z12, Z12
+	VPANDD    Z1, Z12, Z8
+	VMOVDQU32 64(AX), Z12
+	VPANDD    Z1, Z12, Z5
+	VPSRLD    $0x04, Z12, Z12
+	VPANDD    Z1, Z12, Z9
+	VMOVDQU32 128(AX), Z12
+	VPANDD    Z1, Z12, Z6
+	VPSRLD    $0x04, Z12, Z12
+	VPANDD    Z1, Z12, Z10
+	VMOVDQU32 192(AX), Z12
+	VPANDD    Z1, Z12, Z7
+	VPSRLD    $0x04, Z12, Z12
+	VPANDD    Z1, Z12, Z11
+
+	// Scales (and mins) of the part's rows.
+	VPMOVZXBD (R9), Z13
+	VCVTDQ2PS Z13, Z13
+	VMULPS    Z2, Z13, Z13
+	VPMOVZXBD 16(R9), Z14
+	VCVTDQ2PS Z14, Z14
+	VMULPS    Z3, Z14, Z14
+
+	// Integer products, scale times activation scale, multiply-add; then mins.
+	MOVQ CX, R10
+	MOVQ SI, R11
+	MOVQ m+56(FP), R12
 
 token:
 	VPBROADCASTD      (R11), Z15

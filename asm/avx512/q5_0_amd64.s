@@ -27,45 +27,51 @@ tile:
 	JE      store
 
 block:
-	PREFETCHT0   2816(AX)
-	PREFETCHT0   2880(AX)
-	PREFETCHT0   2944(AX)
-	PREFETCHT0   3008(AX)
-	PREFETCHT0   3072(AX)
-	PREFETCHT0   3136(AX)
-	VMOVDQU32    (AX), Z11
-	VPANDD       Z1, Z11, Z3
-	VPSRLD       $0x04, Z11, Z11
-	VPANDD       Z1, Z11, Z7
-	VMOVDQU32    64(AX), Z11
-	VPANDD       Z1, Z11, Z4
-	VPSRLD       $0x04, Z11, Z11
-	VPANDD       Z1, Z11, Z8
-	VMOVDQU32    128(AX), Z11
-	VPANDD       Z1, Z11, Z5
-	VPSRLD       $0x04, Z11, Z11
-	VPANDD       Z1, Z11, Z9
-	VMOVDQU32    192(AX), Z11
-	VPANDD       Z1, Z11, Z6
-	VPSRLD       $0x04, Z11, Z11
-	VPANDD       Z1, Z11, Z10
-	VMOVDQU32    256(AX), Z11
-	VPSLLD       $0x04, Z11, Z12
-	VPTERNLOGD   $0xf8, Z2, Z12, Z3
-	VPSLLD       $0x03, Z11, Z12
-	VPTERNLOGD   $0xf8, Z2, Z12, Z4
-	VPSLLD       $0x02, Z11, Z12
-	VPTERNLOGD   $0xf8, Z2, Z12, Z5
-	VPSLLD       $0x01, Z11, Z12
-	VPTERNLOGD   $0xf8, Z2, Z12, Z6
-	VPTERNLOGD   $0xf8, Z2, Z11, Z7
-	VPSRLD       $0x01, Z11, Z12
-	VPTERNLOGD   $0xf8, Z2, Z12, Z8
-	VPSRLD       $0x02, Z11, Z12
-	VPTERNLOGD   $0xf8, Z2, Z12, Z9
-	VPSRLD       $0x03, Z11, Z12
-	VPTERNLOGD   $0xf8, Z2, Z12, Z10
-	VCVTPH2PS    320(AX), Z12
+	PREFETCHT0 2816(AX)
+	PREFETCHT0 2880(AX)
+	PREFETCHT0 2944(AX)
+	PREFETCHT0 3008(AX)
+	PREFETCHT0 3072(AX)
+	PREFETCHT0 3136(AX)
+
+	// Unsigned codes of the part's 8 groups of 4 columns.
+	VMOVDQU32  (AX), Z11
+	VPANDD     Z1, Z11, Z3
+	VPSRLD     $0x04, Z11, Z11
+	VPANDD     Z1, Z11, Z7
+	VMOVDQU32  64(AX), Z11
+	VPANDD     Z1, Z11, Z4
+	VPSRLD     $0x04, Z11, Z11
+	VPANDD     Z1, Z11, Z8
+	VMOVDQU32  128(AX), Z11
+	VPANDD     Z1, Z11, Z5
+	VPSRLD     $0x04, Z11, Z11
+	VPANDD     Z1, Z11, Z9
+	VMOVDQU32  192(AX), Z11
+	VPANDD     Z1, Z11, Z6
+	VPSRLD     $0x04, Z11, Z11
+	VPANDD     Z1, Z11, Z10
+	VMOVDQU32  256(AX), Z11
+	VPSLLD     $0x04, Z11, Z12
+	VPTERNLOGD $0xf8, Z2, Z12, Z3
+	VPSLLD     $0x03, Z11, Z12
+	VPTERNLOGD $0xf8, Z2, Z12, Z4
+	VPSLLD     $0x02, Z11, Z12
+	VPTERNLOGD $0xf8, Z2, Z12, Z5
+	VPSLLD     $0x01, Z11, Z12
+	VPTERNLOGD $0xf8, Z2, Z12, Z6
+	VPTERNLOGD $0xf8, Z2, Z11, Z7
+	VPSRLD     $0x01, Z11, Z12
+	VPTERNLOGD $0xf8, Z2, Z12, Z8
+	VPSRLD     $0x02, Z11, Z12
+	VPTERNLOGD $0xf8, Z2, Z12, Z9
+	VPSRLD     $0x03, Z11, Z12
+	VPTERNLOGD $0xf8, Z2, Z12, Z10
+
+	// Scales (and mins) of the part's rows.
+	VCVTPH2PS 320(AX), Z12
+
+	// Integer products, scale times activation scale, multiply-add; then mins.
 	VPSLLD.BCST  $0x04, 48(DX), Z11
 	VPBROADCASTD (DX), Z13
 	VPMADDUBSW   Z13, Z3, Z3
@@ -182,6 +188,8 @@ block:
 	PREFETCHT0 3008(AX)
 	PREFETCHT0 3072(AX)
 	PREFETCHT0 3136(AX)
+
+	// Unsigned codes of the part's 8 groups of 4 columns.
 	VMOVDQU32  (AX), Z11
 	VPANDD     Z1, Z11, Z3
 	VPSRLD     $0x04, Z11, Z11
@@ -214,10 +222,14 @@ block:
 	VPTERNLOGD $0xf8, Z2, Z12, Z9
 	VPSRLD     $0x03, Z11, Z12
 	VPTERNLOGD $0xf8, Z2, Z12, Z10
-	VCVTPH2PS  320(AX), Z13
-	MOVQ       CX, R8
-	MOVQ       SI, R9
-	MOVQ       m+56(FP), R10
+
+	// Scales (and mins) of the part's rows.
+	VCVTPH2PS 320(AX), Z13
+
+	// Integer products, scale times activation scale, multiply-add; then mins.
+	MOVQ CX, R8
+	MOVQ SI, R9
+	MOVQ m+56(FP), R10
 
 token:
 	VPSLLD.BCST  $0x04, 48(R9), Z11

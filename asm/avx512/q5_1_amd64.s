@@ -27,46 +27,52 @@ tile:
 	JE      store
 
 block:
-	PREFETCHT0       3072(AX)
-	PREFETCHT0       3136(AX)
-	PREFETCHT0       3200(AX)
-	PREFETCHT0       3264(AX)
-	PREFETCHT0       3328(AX)
-	PREFETCHT0       3392(AX)
-	VMOVDQU32        (AX), Z11
-	VPANDD           Z1, Z11, Z3
-	VPSRLD           $0x04, Z11, Z11
-	VPANDD           Z1, Z11, Z7
-	VMOVDQU32        64(AX), Z11
-	VPANDD           Z1, Z11, Z4
-	VPSRLD           $0x04, Z11, Z11
-	VPANDD           Z1, Z11, Z8
-	VMOVDQU32        128(AX), Z11
-	VPANDD           Z1, Z11, Z5
-	VPSRLD           $0x04, Z11, Z11
-	VPANDD           Z1, Z11, Z9
-	VMOVDQU32        192(AX), Z11
-	VPANDD           Z1, Z11, Z6
-	VPSRLD           $0x04, Z11, Z11
-	VPANDD           Z1, Z11, Z10
-	VMOVDQU32        256(AX), Z11
-	VPSLLD           $0x04, Z11, Z12
-	VPTERNLOGD       $0xf8, Z2, Z12, Z3
-	VPSLLD           $0x03, Z11, Z12
-	VPTERNLOGD       $0xf8, Z2, Z12, Z4
-	VPSLLD           $0x02, Z11, Z12
-	VPTERNLOGD       $0xf8, Z2, Z12, Z5
-	VPSLLD           $0x01, Z11, Z12
-	VPTERNLOGD       $0xf8, Z2, Z12, Z6
-	VPTERNLOGD       $0xf8, Z2, Z11, Z7
-	VPSRLD           $0x01, Z11, Z12
-	VPTERNLOGD       $0xf8, Z2, Z12, Z8
-	VPSRLD           $0x02, Z11, Z12
-	VPTERNLOGD       $0xf8, Z2, Z12, Z9
-	VPSRLD           $0x03, Z11, Z12
-	VPTERNLOGD       $0xf8, Z2, Z12, Z10
-	VCVTPH2PS        320(AX), Z12
-	VCVTPH2PS        352(AX), Z13
+	PREFETCHT0 3072(AX)
+	PREFETCHT0 3136(AX)
+	PREFETCHT0 3200(AX)
+	PREFETCHT0 3264(AX)
+	PREFETCHT0 3328(AX)
+	PREFETCHT0 3392(AX)
+
+	// Unsigned codes of the part's 8 groups of 4 columns.
+	VMOVDQU32  (AX), Z11
+	VPANDD     Z1, Z11, Z3
+	VPSRLD     $0x04, Z11, Z11
+	VPANDD     Z1, Z11, Z7
+	VMOVDQU32  64(AX), Z11
+	VPANDD     Z1, Z11, Z4
+	VPSRLD     $0x04, Z11, Z11
+	VPANDD     Z1, Z11, Z8
+	VMOVDQU32  128(AX), Z11
+	VPANDD     Z1, Z11, Z5
+	VPSRLD     $0x04, Z11, Z11
+	VPANDD     Z1, Z11, Z9
+	VMOVDQU32  192(AX), Z11
+	VPANDD     Z1, Z11, Z6
+	VPSRLD     $0x04, Z11, Z11
+	VPANDD     Z1, Z11, Z10
+	VMOVDQU32  256(AX), Z11
+	VPSLLD     $0x04, Z11, Z12
+	VPTERNLOGD $0xf8, Z2, Z12, Z3
+	VPSLLD     $0x03, Z11, Z12
+	VPTERNLOGD $0xf8, Z2, Z12, Z4
+	VPSLLD     $0x02, Z11, Z12
+	VPTERNLOGD $0xf8, Z2, Z12, Z5
+	VPSLLD     $0x01, Z11, Z12
+	VPTERNLOGD $0xf8, Z2, Z12, Z6
+	VPTERNLOGD $0xf8, Z2, Z11, Z7
+	VPSRLD     $0x01, Z11, Z12
+	VPTERNLOGD $0xf8, Z2, Z12, Z8
+	VPSRLD     $0x02, Z11, Z12
+	VPTERNLOGD $0xf8, Z2, Z12, Z9
+	VPSRLD     $0x03, Z11, Z12
+	VPTERNLOGD $0xf8, Z2, Z12, Z10
+
+	// Scales (and mins) of the part's rows.
+	VCVTPH2PS 320(AX), Z12
+	VCVTPH2PS 352(AX), Z13
+
+	// Integer products, scale times activation scale, multiply-add; then mins.
 	VPBROADCASTD     (DX), Z14
 	VPMADDUBSW       Z14, Z3, Z3
 	VPBROADCASTD     4(DX), Z14
@@ -182,6 +188,8 @@ block:
 	PREFETCHT0 3264(AX)
 	PREFETCHT0 3328(AX)
 	PREFETCHT0 3392(AX)
+
+	// Unsigned codes of the part's 8 groups of 4 columns.
 	VMOVDQU32  (AX), Z11
 	VPANDD     Z1, Z11, Z3
 	VPSRLD     $0x04, Z11, Z11
@@ -214,11 +222,15 @@ block:
 	VPTERNLOGD $0xf8, Z2, Z12, Z9
 	VPSRLD     $0x03, Z11, Z12
 	VPTERNLOGD $0xf8, Z2, Z12, Z10
-	VCVTPH2PS  320(AX), Z13
-	VCVTPH2PS  352(AX), Z14
-	MOVQ       CX, R8
-	MOVQ       SI, R9
-	MOVQ       m+56(FP), R10
+
+	// Scales (and mins) of the part's rows.
+	VCVTPH2PS 320(AX), Z13
+	VCVTPH2PS 352(AX), Z14
+
+	// Integer products, scale times activation scale, multiply-add; then mins.
+	MOVQ CX, R8
+	MOVQ SI, R9
+	MOVQ m+56(FP), R10
 
 token:
 	VPBROADCASTD     (R9), Z15

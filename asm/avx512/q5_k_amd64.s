@@ -40,49 +40,55 @@ block:
 	MOVQ       $0x00000008, SI
 
 part:
-	PREFETCHT0        2880(AX)
-	PREFETCHT0        2944(AX)
-	PREFETCHT0        3008(AX)
-	PREFETCHT0        3072(AX)
-	PREFETCHT0        3136(AX)
-	VMOVDQU32         (AX), Z13
-	VPANDD            Z1, Z13, Z5
-	VPSRLD            $0x04, Z13, Z13
-	VPANDD            Z1, Z13, Z9
-	VMOVDQU32         64(AX), Z13
-	VPANDD            Z1, Z13, Z6
-	VPSRLD            $0x04, Z13, Z13
-	VPANDD            Z1, Z13, Z10
-	VMOVDQU32         128(AX), Z13
-	VPANDD            Z1, Z13, Z7
-	VPSRLD            $0x04, Z13, Z13
-	VPANDD            Z1, Z13, Z11
-	VMOVDQU32         192(AX), Z13
-	VPANDD            Z1, Z13, Z8
-	VPSRLD            $0x04, Z13, Z13
-	VPANDD            Z1, Z13, Z12
-	VMOVDQU32         256(AX), Z13
-	VPSLLD            $0x04, Z13, Z14
-	VPTERNLOGD        $0xf8, Z2, Z14, Z5
-	VPSLLD            $0x03, Z13, Z14
-	VPTERNLOGD        $0xf8, Z2, Z14, Z6
-	VPSLLD            $0x02, Z13, Z14
-	VPTERNLOGD        $0xf8, Z2, Z14, Z7
-	VPSLLD            $0x01, Z13, Z14
-	VPTERNLOGD        $0xf8, Z2, Z14, Z8
-	VPTERNLOGD        $0xf8, Z2, Z13, Z9
-	VPSRLD            $0x01, Z13, Z14
-	VPTERNLOGD        $0xf8, Z2, Z14, Z10
-	VPSRLD            $0x02, Z13, Z14
-	VPTERNLOGD        $0xf8, Z2, Z14, Z11
-	VPSRLD            $0x03, Z13, Z14
-	VPTERNLOGD        $0xf8, Z2, Z14, Z12
-	VPMOVZXBD         (DI), Z14
-	VCVTDQ2PS         Z14, Z14
-	VMULPS            Z3, Z14, Z14
-	VPMOVZXBD         16(DI), Z15
-	VCVTDQ2PS         Z15, Z15
-	VMULPS            Z4, Z15, Z15
+	PREFETCHT0 2880(AX)
+	PREFETCHT0 2944(AX)
+	PREFETCHT0 3008(AX)
+	PREFETCHT0 3072(AX)
+	PREFETCHT0 3136(AX)
+
+	// Unsigned codes of the part's 8 groups of 4 columns.
+	VMOVDQU32  (AX), Z13
+	VPANDD     Z1, Z13, Z5
+	VPSRLD     $0x04, Z13, Z13
+	VPANDD     Z1, Z13, Z9
+	VMOVDQU32  64(AX), Z13
+	VPANDD     Z1, Z13, Z6
+	VPSRLD     $0x04, Z13, Z13
+	VPANDD     Z1, Z13, Z10
+	VMOVDQU32  128(AX), Z13
+	VPANDD     Z1, Z13, Z7
+	VPSRLD     $0x04, Z13, Z13
+	VPANDD     Z1, Z13, Z11
+	VMOVDQU32  192(AX), Z13
+	VPANDD     Z1, Z13, Z8
+	VPSRLD     $0x04, Z13, Z13
+	VPANDD     Z1, Z13, Z12
+	VMOVDQU32  256(AX), Z13
+	VPSLLD     $0x04, Z13, Z14
+	VPTERNLOGD $0xf8, Z2, Z14, Z5
+	VPSLLD     $0x03, Z13, Z14
+	VPTERNLOGD $0xf8, Z2, Z14, Z6
+	VPSLLD     $0x02, Z13, Z14
+	VPTERNLOGD $0xf8, Z2, Z14, Z7
+	VPSLLD     $0x01, Z13, Z14
+	VPTERNLOGD $0xf8, Z2, Z14, Z8
+	VPTERNLOGD $0xf8, Z2, Z13, Z9
+	VPSRLD     $0x01, Z13, Z14
+	VPTERNLOGD $0xf8, Z2, Z14, Z10
+	VPSRLD     $0x02, Z13, Z14
+	VPTERNLOGD $0xf8, Z2, Z14, Z11
+	VPSRLD     $0x03, Z13, Z14
+	VPTERNLOGD $0xf8, Z2, Z14, Z12
+
+	// Scales (and mins) of the part's rows.
+	VPMOVZXBD (DI), Z14
+	VCVTDQ2PS Z14, Z14
+	VMULPS    Z3, Z14, Z14
+	VPMOVZXBD 16(DI), Z15
+	VCVTDQ2PS Z15, Z15
+	VMULPS    Z4, Z15, Z15
+
+	// Integer products, scale times activation scale, multiply-add; then mins.
 	VPBROADCASTD      (DX), Z16
 	VPMADDUBSW        Z16, Z5, Z5
 	VPBROADCASTD      4(DX), Z16
@@ -213,6 +219,8 @@ part:
 	PREFETCHT0 3008(AX)
 	PREFETCHT0 3072(AX)
 	PREFETCHT0 3136(AX)
+
+	// Unsigned codes of the part's 8 groups of 4 columns.
 	VMOVDQU32  (AX), Z13
 	VPANDD     Z1, Z13, Z5
 	VPSRLD     $0x04, Z13, Z13
@@ -245,15 +253,19 @@ part:
 	VPTERNLOGD $0xf8, Z2, Z14, Z11
 	VPSRLD     $0x03, Z13, Z14
 	VPTERNLOGD $0xf8, Z2, Z14, Z12
-	VPMOVZXBD  (R9), Z15
-	VCVTDQ2PS  Z15, Z15
-	VMULPS     Z3, Z15, Z15
-	VPMOVZXBD  16(R9), Z16
-	VCVTDQ2PS  Z16, Z16
-	VMULPS     Z4, Z16, Z16
-	MOVQ       CX, R10
-	MOVQ       SI, R11
-	MOVQ       m+56(FP), R12
+
+	// Scales (and mins) of the part's rows.
+	VPMOVZXBD (R9), Z15
+	VCVTDQ2PS Z15, Z15
+	VMULPS    Z3, Z15, Z15
+	VPMOVZXBD 16(R9), Z16
+	VCVTDQ2PS Z16, Z16
+	VMULPS    Z4, Z16, Z16
+
+	// Integer products, scale times activation scale, multiply-add; then mins.
+	MOVQ CX, R10
+	MOVQ SI, R11
+	MOVQ m+56(FP), R12
 
 token:
 	VPBROADCASTD      (R11), Z17

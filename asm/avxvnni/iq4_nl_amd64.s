@@ -38,6 +38,7 @@ block:
 	XORL       BX, BX
 
 rows:
+	// Unsigned codes of the part's 8 groups of 4 columns.
 	VMOVDQU        (AX)(BX*4), Y9
 	VPAND          Y0, Y9, Y1
 	VPSRLD         $0x04, Y9, Y9
@@ -63,40 +64,44 @@ rows:
 	VPSHUFB        Y6, Y9, Y6
 	VPSHUFB        Y7, Y9, Y7
 	VPSHUFB        Y8, Y9, Y8
-	VCVTPH2PS      256(AX)(BX*2), Y10
-	VPBROADCASTD   48(DX), Y9
-	VPSLLD         $0x07, Y9, Y9
-	VPXOR          Y11, Y11, Y11
-	VPBROADCASTD   (DX), Y12
+
+	// Scales (and mins) of the part's rows.
+	VCVTPH2PS 256(AX)(BX*2), Y10
+
+	// Integer products, scale times activation scale, multiply-add; then mins.
+	VPBROADCASTD 48(DX), Y9
+	VPSLLD       $0x07, Y9, Y9
+	VPXOR        Y11, Y11, Y11
+	VPBROADCASTD (DX), Y12
 	LONG $0x507542c4; BYTE $0xcc // VPDPBUSD Y12, Y1, Y9 (VEX)
-	VPBROADCASTD   4(DX), Y12
+	VPBROADCASTD 4(DX), Y12
 	LONG $0x506d42c4; BYTE $0xdc // VPDPBUSD Y12, Y2, Y11 (VEX)
-	VPBROADCASTD   8(DX), Y12
+	VPBROADCASTD 8(DX), Y12
 	LONG $0x506542c4; BYTE $0xcc // VPDPBUSD Y12, Y3, Y9 (VEX)
-	VPBROADCASTD   12(DX), Y12
+	VPBROADCASTD 12(DX), Y12
 	LONG $0x505d42c4; BYTE $0xdc // VPDPBUSD Y12, Y4, Y11 (VEX)
-	VPBROADCASTD   16(DX), Y12
+	VPBROADCASTD 16(DX), Y12
 	LONG $0x505542c4; BYTE $0xcc // VPDPBUSD Y12, Y5, Y9 (VEX)
-	VPBROADCASTD   20(DX), Y12
+	VPBROADCASTD 20(DX), Y12
 	LONG $0x504d42c4; BYTE $0xdc // VPDPBUSD Y12, Y6, Y11 (VEX)
-	VPBROADCASTD   24(DX), Y12
+	VPBROADCASTD 24(DX), Y12
 	LONG $0x504542c4; BYTE $0xcc // VPDPBUSD Y12, Y7, Y9 (VEX)
-	VPBROADCASTD   28(DX), Y12
+	VPBROADCASTD 28(DX), Y12
 	LONG $0x503d42c4; BYTE $0xdc // VPDPBUSD Y12, Y8, Y11 (VEX)
-	VPADDD         Y11, Y9, Y9
-	VMOVUPS        (CX)(BX*4), Y1
-	VBROADCASTSS   32(DX), Y2
-	VMULPS         Y10, Y2, Y2
-	VCVTDQ2PS      Y9, Y9
-	VFMADD231PS    Y2, Y9, Y1
-	VMOVUPS        Y1, (CX)(BX*4)
-	ADDQ           $0x08, BX
-	CMPQ           BX, $0x10
-	JNE            rows
-	ADDQ           $+288, AX
-	ADDQ           $0x40, DX
-	DECQ           SI
-	JNE            block
+	VPADDD       Y11, Y9, Y9
+	VMOVUPS      (CX)(BX*4), Y1
+	VBROADCASTSS 32(DX), Y2
+	VMULPS       Y10, Y2, Y2
+	VCVTDQ2PS    Y9, Y9
+	VFMADD231PS  Y2, Y9, Y1
+	VMOVUPS      Y1, (CX)(BX*4)
+	ADDQ         $0x08, BX
+	CMPQ         BX, $0x10
+	JNE          rows
+	ADDQ         $+288, AX
+	ADDQ         $0x40, DX
+	DECQ         SI
+	JNE          block
 
 store:
 	ADDQ $0x40, CX
@@ -166,6 +171,7 @@ block:
 	XORL       DI, DI
 
 rows:
+	// Unsigned codes of the part's 8 groups of 4 columns.
 	VMOVDQU        (AX)(DI*4), Y9
 	VPAND          Y0, Y9, Y1
 	VPSRLD         $0x04, Y9, Y9
@@ -191,10 +197,14 @@ rows:
 	VPSHUFB        Y6, Y9, Y6
 	VPSHUFB        Y7, Y9, Y7
 	VPSHUFB        Y8, Y9, Y8
-	VCVTPH2PS      256(AX)(DI*2), Y10
-	MOVQ           CX, R9
-	MOVQ           SI, R10
-	MOVQ           m+56(FP), R11
+
+	// Scales (and mins) of the part's rows.
+	VCVTPH2PS 256(AX)(DI*2), Y10
+
+	// Integer products, scale times activation scale, multiply-add; then mins.
+	MOVQ CX, R9
+	MOVQ SI, R10
+	MOVQ m+56(FP), R11
 
 token:
 	VPBROADCASTD 48(R10), Y9

@@ -46,6 +46,7 @@ part:
 	XORL       BX, BX
 
 rows:
+	// Unsigned codes of the part's 8 groups of 4 columns.
 	VMOVDQU        (AX)(BX*4), Y9
 	VPAND          Y0, Y9, Y1
 	VPSRLD         $0x04, Y9, Y9
@@ -71,46 +72,50 @@ rows:
 	VPSHUFB        Y6, Y9, Y6
 	VPSHUFB        Y7, Y9, Y7
 	VPSHUFB        Y8, Y9, Y8
-	VCVTPH2PS      (DI)(BX*2), Y10
-	VPMOVSXBD      (R8)(BX*1), Y11
-	VCVTDQ2PS      Y11, Y11
-	VMULPS         Y10, Y11, Y11
-	VPBROADCASTD   48(DX), Y9
-	VPSLLD         $0x07, Y9, Y9
-	VPXOR          Y10, Y10, Y10
-	VPBROADCASTD   (DX), Y12
+
+	// Scales (and mins) of the part's rows.
+	VCVTPH2PS (DI)(BX*2), Y10
+	VPMOVSXBD (R8)(BX*1), Y11
+	VCVTDQ2PS Y11, Y11
+	VMULPS    Y10, Y11, Y11
+
+	// Integer products, scale times activation scale, multiply-add; then mins.
+	VPBROADCASTD 48(DX), Y9
+	VPSLLD       $0x07, Y9, Y9
+	VPXOR        Y10, Y10, Y10
+	VPBROADCASTD (DX), Y12
 	LONG $0x507542c4; BYTE $0xcc // VPDPBUSD Y12, Y1, Y9 (VEX)
-	VPBROADCASTD   4(DX), Y12
+	VPBROADCASTD 4(DX), Y12
 	LONG $0x506d42c4; BYTE $0xd4 // VPDPBUSD Y12, Y2, Y10 (VEX)
-	VPBROADCASTD   8(DX), Y12
+	VPBROADCASTD 8(DX), Y12
 	LONG $0x506542c4; BYTE $0xcc // VPDPBUSD Y12, Y3, Y9 (VEX)
-	VPBROADCASTD   12(DX), Y12
+	VPBROADCASTD 12(DX), Y12
 	LONG $0x505d42c4; BYTE $0xd4 // VPDPBUSD Y12, Y4, Y10 (VEX)
-	VPBROADCASTD   16(DX), Y12
+	VPBROADCASTD 16(DX), Y12
 	LONG $0x505542c4; BYTE $0xcc // VPDPBUSD Y12, Y5, Y9 (VEX)
-	VPBROADCASTD   20(DX), Y12
+	VPBROADCASTD 20(DX), Y12
 	LONG $0x504d42c4; BYTE $0xd4 // VPDPBUSD Y12, Y6, Y10 (VEX)
-	VPBROADCASTD   24(DX), Y12
+	VPBROADCASTD 24(DX), Y12
 	LONG $0x504542c4; BYTE $0xcc // VPDPBUSD Y12, Y7, Y9 (VEX)
-	VPBROADCASTD   28(DX), Y12
+	VPBROADCASTD 28(DX), Y12
 	LONG $0x503d42c4; BYTE $0xd4 // VPDPBUSD Y12, Y8, Y10 (VEX)
-	VPADDD         Y10, Y9, Y9
-	VMOVUPS        (CX)(BX*4), Y1
-	VBROADCASTSS   32(DX), Y10
-	VMULPS         Y11, Y10, Y10
-	VCVTDQ2PS      Y9, Y9
-	VFMADD231PS    Y10, Y9, Y1
-	VMOVUPS        Y1, (CX)(BX*4)
-	ADDQ           $0x08, BX
-	CMPQ           BX, $0x10
-	JNE            rows
-	ADDQ           $+256, AX
-	ADDQ           $0x10, R8
-	ADDQ           $0x40, DX
-	DECQ           R9
-	JNE            part
-	DECQ           SI
-	JNE            block
+	VPADDD       Y10, Y9, Y9
+	VMOVUPS      (CX)(BX*4), Y1
+	VBROADCASTSS 32(DX), Y10
+	VMULPS       Y11, Y10, Y10
+	VCVTDQ2PS    Y9, Y9
+	VFMADD231PS  Y10, Y9, Y1
+	VMOVUPS      Y1, (CX)(BX*4)
+	ADDQ         $0x08, BX
+	CMPQ         BX, $0x10
+	JNE          rows
+	ADDQ         $+256, AX
+	ADDQ         $0x10, R8
+	ADDQ         $0x40, DX
+	DECQ         R9
+	JNE          part
+	DECQ         SI
+	JNE          block
 
 store:
 	ADDQ $0x40, CX
@@ -188,6 +193,7 @@ part:
 	XORL       DI, DI
 
 rows:
+	// Unsigned codes of the part's 8 groups of 4 columns.
 	VMOVDQU        (AX)(DI*4), Y9
 	VPAND          Y0, Y9, Y1
 	VPSRLD         $0x04, Y9, Y9
@@ -213,13 +219,17 @@ rows:
 	VPSHUFB        Y6, Y9, Y6
 	VPSHUFB        Y7, Y9, Y7
 	VPSHUFB        Y8, Y9, Y8
-	VCVTPH2PS      (R9)(DI*2), Y10
-	VPMOVSXBD      (R10)(DI*1), Y11
-	VCVTDQ2PS      Y11, Y11
-	VMULPS         Y10, Y11, Y11
-	MOVQ           CX, R12
-	MOVQ           SI, R13
-	MOVQ           m+56(FP), R14
+
+	// Scales (and mins) of the part's rows.
+	VCVTPH2PS (R9)(DI*2), Y10
+	VPMOVSXBD (R10)(DI*1), Y11
+	VCVTDQ2PS Y11, Y11
+	VMULPS    Y10, Y11, Y11
+
+	// Integer products, scale times activation scale, multiply-add; then mins.
+	MOVQ CX, R12
+	MOVQ SI, R13
+	MOVQ m+56(FP), R14
 
 token:
 	VPBROADCASTD 48(R13), Y9

@@ -38,6 +38,7 @@ block:
 	XORL       BX, BX
 
 rows:
+	// Unsigned codes of the part's 8 groups of 4 columns.
 	VMOVDQU        (AX)(BX*4), Y9
 	VPAND          Y0, Y9, Y1
 	VPSRLD         $0x04, Y9, Y9
@@ -63,48 +64,52 @@ rows:
 	VPSHUFB        Y6, Y9, Y6
 	VPSHUFB        Y7, Y9, Y7
 	VPSHUFB        Y8, Y9, Y8
-	VPMOVZXBD      256(AX)(BX*1), Y10
-	VPMINUD        splat00000001<>+0(SB), Y10, Y11
-	VPSUBD         splat00000001<>+0(SB), Y10, Y10
-	VMOVDQU        splat00200000<>+0(SB), Y9
-	VPSLLVD        Y11, Y9, Y9
-	VPSLLD         $0x17, Y10, Y10
-	VPMAXSD        Y9, Y10, Y10
-	VPBROADCASTD   48(DX), Y9
-	VPSLLD         $0x02, Y9, Y9
-	VPBROADCASTD   60(DX), Y11
-	VPADDD         Y11, Y9, Y9
-	VPXOR          Y12, Y12, Y12
-	VPBROADCASTD   (DX), Y11
+
+	// Scales (and mins) of the part's rows.
+	VPMOVZXBD 256(AX)(BX*1), Y10
+	VPMINUD   splat00000001<>+0(SB), Y10, Y11
+	VPSUBD    splat00000001<>+0(SB), Y10, Y10
+	VMOVDQU   splat00200000<>+0(SB), Y9
+	VPSLLVD   Y11, Y9, Y9
+	VPSLLD    $0x17, Y10, Y10
+	VPMAXSD   Y9, Y10, Y10
+
+	// Integer products, scale times activation scale, multiply-add; then mins.
+	VPBROADCASTD 48(DX), Y9
+	VPSLLD       $0x02, Y9, Y9
+	VPBROADCASTD 60(DX), Y11
+	VPADDD       Y11, Y9, Y9
+	VPXOR        Y12, Y12, Y12
+	VPBROADCASTD (DX), Y11
 	LONG $0x507542c4; BYTE $0xcb // VPDPBUSD Y11, Y1, Y9 (VEX)
-	VPBROADCASTD   4(DX), Y11
+	VPBROADCASTD 4(DX), Y11
 	LONG $0x506d42c4; BYTE $0xe3 // VPDPBUSD Y11, Y2, Y12 (VEX)
-	VPBROADCASTD   8(DX), Y11
+	VPBROADCASTD 8(DX), Y11
 	LONG $0x506542c4; BYTE $0xcb // VPDPBUSD Y11, Y3, Y9 (VEX)
-	VPBROADCASTD   12(DX), Y11
+	VPBROADCASTD 12(DX), Y11
 	LONG $0x505d42c4; BYTE $0xe3 // VPDPBUSD Y11, Y4, Y12 (VEX)
-	VPBROADCASTD   16(DX), Y11
+	VPBROADCASTD 16(DX), Y11
 	LONG $0x505542c4; BYTE $0xcb // VPDPBUSD Y11, Y5, Y9 (VEX)
-	VPBROADCASTD   20(DX), Y11
+	VPBROADCASTD 20(DX), Y11
 	LONG $0x504d42c4; BYTE $0xe3 // VPDPBUSD Y11, Y6, Y12 (VEX)
-	VPBROADCASTD   24(DX), Y11
+	VPBROADCASTD 24(DX), Y11
 	LONG $0x504542c4; BYTE $0xcb // VPDPBUSD Y11, Y7, Y9 (VEX)
-	VPBROADCASTD   28(DX), Y11
+	VPBROADCASTD 28(DX), Y11
 	LONG $0x503d42c4; BYTE $0xe3 // VPDPBUSD Y11, Y8, Y12 (VEX)
-	VPADDD         Y12, Y9, Y9
-	VMOVUPS        (CX)(BX*4), Y1
-	VBROADCASTSS   32(DX), Y11
-	VMULPS         Y10, Y11, Y11
-	VCVTDQ2PS      Y9, Y9
-	VFMADD231PS    Y11, Y9, Y1
-	VMOVUPS        Y1, (CX)(BX*4)
-	ADDQ           $0x08, BX
-	CMPQ           BX, $0x10
-	JNE            rows
-	ADDQ           $+272, AX
-	ADDQ           $0x40, DX
-	DECQ           SI
-	JNE            block
+	VPADDD       Y12, Y9, Y9
+	VMOVUPS      (CX)(BX*4), Y1
+	VBROADCASTSS 32(DX), Y11
+	VMULPS       Y10, Y11, Y11
+	VCVTDQ2PS    Y9, Y9
+	VFMADD231PS  Y11, Y9, Y1
+	VMOVUPS      Y1, (CX)(BX*4)
+	ADDQ         $0x08, BX
+	CMPQ         BX, $0x10
+	JNE          rows
+	ADDQ         $+272, AX
+	ADDQ         $0x40, DX
+	DECQ         SI
+	JNE          block
 
 store:
 	ADDQ $0x40, CX
@@ -194,6 +199,7 @@ block:
 	XORL       DI, DI
 
 rows:
+	// Unsigned codes of the part's 8 groups of 4 columns.
 	VMOVDQU        (AX)(DI*4), Y9
 	VPAND          Y0, Y9, Y1
 	VPSRLD         $0x04, Y9, Y9
@@ -219,16 +225,20 @@ rows:
 	VPSHUFB        Y6, Y9, Y6
 	VPSHUFB        Y7, Y9, Y7
 	VPSHUFB        Y8, Y9, Y8
-	VPMOVZXBD      256(AX)(DI*1), Y10
-	VPMINUD        splat00000001<>+0(SB), Y10, Y11
-	VPSUBD         splat00000001<>+0(SB), Y10, Y10
-	VMOVDQU        splat00200000<>+0(SB), Y9
-	VPSLLVD        Y11, Y9, Y9
-	VPSLLD         $0x17, Y10, Y10
-	VPMAXSD        Y9, Y10, Y10
-	MOVQ           CX, R9
-	MOVQ           SI, R10
-	MOVQ           m+56(FP), R11
+
+	// Scales (and mins) of the part's rows.
+	VPMOVZXBD 256(AX)(DI*1), Y10
+	VPMINUD   splat00000001<>+0(SB), Y10, Y11
+	VPSUBD    splat00000001<>+0(SB), Y10, Y10
+	VMOVDQU   splat00200000<>+0(SB), Y9
+	VPSLLVD   Y11, Y9, Y9
+	VPSLLD    $0x17, Y10, Y10
+	VPMAXSD   Y9, Y10, Y10
+
+	// Integer products, scale times activation scale, multiply-add; then mins.
+	MOVQ CX, R9
+	MOVQ SI, R10
+	MOVQ m+56(FP), R11
 
 token:
 	VPBROADCASTD 48(R10), Y9

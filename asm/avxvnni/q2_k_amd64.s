@@ -45,40 +45,45 @@ part:
 	XORL       BX, BX
 
 rows:
-	VMOVDQU      (AX)(BX*4), Y8
-	VPAND        splat03030303<>+0(SB), Y8, Y0
-	VPSRLD       $0x02, Y8, Y1
-	VPAND        splat03030303<>+0(SB), Y1, Y1
-	VPSRLD       $0x04, Y8, Y2
-	VPAND        splat03030303<>+0(SB), Y2, Y2
-	VPSRLD       $0x06, Y8, Y3
-	VPAND        splat03030303<>+0(SB), Y3, Y3
-	VMOVDQU      64(AX)(BX*4), Y8
-	VPAND        splat03030303<>+0(SB), Y8, Y4
-	VPSRLD       $0x02, Y8, Y5
-	VPAND        splat03030303<>+0(SB), Y5, Y5
-	VPSRLD       $0x04, Y8, Y6
-	VPAND        splat03030303<>+0(SB), Y6, Y6
-	VPSRLD       $0x06, Y8, Y7
-	VPAND        splat03030303<>+0(SB), Y7, Y7
-	VCVTPH2PS    (DI)(BX*2), Y9
-	VPMOVZXBD    (R8)(BX*1), Y10
-	VPAND        splat0000000f<>+0(SB), Y10, Y10
-	VCVTDQ2PS    Y10, Y10
-	VMULPS       Y9, Y10, Y10
-	VPMOVZXBD    16(R8)(BX*1), Y11
-	VPAND        splat0000000f<>+0(SB), Y11, Y11
-	VCVTDQ2PS    Y11, Y11
-	VMULPS       Y9, Y11, Y11
-	VCVTPH2PS    32(DI)(BX*2), Y9
-	VPMOVZXBD    (R8)(BX*1), Y12
-	VPSRLD       $0x04, Y12, Y12
-	VCVTDQ2PS    Y12, Y12
-	VMULPS       Y9, Y12, Y12
-	VPMOVZXBD    16(R8)(BX*1), Y13
-	VPSRLD       $0x04, Y13, Y13
-	VCVTDQ2PS    Y13, Y13
-	VMULPS       Y9, Y13, Y13
+	// Unsigned codes of the part's 8 groups of 4 columns.
+	VMOVDQU (AX)(BX*4), Y8
+	VPAND   splat03030303<>+0(SB), Y8, Y0
+	VPSRLD  $0x02, Y8, Y1
+	VPAND   splat03030303<>+0(SB), Y1, Y1
+	VPSRLD  $0x04, Y8, Y2
+	VPAND   splat03030303<>+0(SB), Y2, Y2
+	VPSRLD  $0x06, Y8, Y3
+	VPAND   splat03030303<>+0(SB), Y3, Y3
+	VMOVDQU 64(AX)(BX*4), Y8
+	VPAND   splat03030303<>+0(SB), Y8, Y4
+	VPSRLD  $0x02, Y8, Y5
+	VPAND   splat03030303<>+0(SB), Y5, Y5
+	VPSRLD  $0x04, Y8, Y6
+	VPAND   splat03030303<>+0(SB), Y6, Y6
+	VPSRLD  $0x06, Y8, Y7
+	VPAND   splat03030303<>+0(SB), Y7, Y7
+
+	// Scales (and mins) of the part's rows.
+	VCVTPH2PS (DI)(BX*2), Y9
+	VPMOVZXBD (R8)(BX*1), Y10
+	VPAND     splat0000000f<>+0(SB), Y10, Y10
+	VCVTDQ2PS Y10, Y10
+	VMULPS    Y9, Y10, Y10
+	VPMOVZXBD 16(R8)(BX*1), Y11
+	VPAND     splat0000000f<>+0(SB), Y11, Y11
+	VCVTDQ2PS Y11, Y11
+	VMULPS    Y9, Y11, Y11
+	VCVTPH2PS 32(DI)(BX*2), Y9
+	VPMOVZXBD (R8)(BX*1), Y12
+	VPSRLD    $0x04, Y12, Y12
+	VCVTDQ2PS Y12, Y12
+	VMULPS    Y9, Y12, Y12
+	VPMOVZXBD 16(R8)(BX*1), Y13
+	VPSRLD    $0x04, Y13, Y13
+	VCVTDQ2PS Y13, Y13
+	VMULPS    Y9, Y13, Y13
+
+	// Integer products, scale times activation scale, multiply-add; then mins.
 	VPXOR        Y8, Y8, Y8
 	VPBROADCASTD (DX), Y9
 	LONG $0x507d42c4; BYTE $0xc1 // VPDPBUSD Y9, Y0, Y8 (VEX)
@@ -203,22 +208,25 @@ part:
 	XORL       DI, DI
 
 rows:
-	VMOVDQU   (AX)(DI*4), Y8
-	VPAND     splat03030303<>+0(SB), Y8, Y0
-	VPSRLD    $0x02, Y8, Y1
-	VPAND     splat03030303<>+0(SB), Y1, Y1
-	VPSRLD    $0x04, Y8, Y2
-	VPAND     splat03030303<>+0(SB), Y2, Y2
-	VPSRLD    $0x06, Y8, Y3
-	VPAND     splat03030303<>+0(SB), Y3, Y3
-	VMOVDQU   64(AX)(DI*4), Y8
-	VPAND     splat03030303<>+0(SB), Y8, Y4
-	VPSRLD    $0x02, Y8, Y5
-	VPAND     splat03030303<>+0(SB), Y5, Y5
-	VPSRLD    $0x04, Y8, Y6
-	VPAND     splat03030303<>+0(SB), Y6, Y6
-	VPSRLD    $0x06, Y8, Y7
-	VPAND     splat03030303<>+0(SB), Y7, Y7
+	// Unsigned codes of the part's 8 groups of 4 columns.
+	VMOVDQU (AX)(DI*4), Y8
+	VPAND   splat03030303<>+0(SB), Y8, Y0
+	VPSRLD  $0x02, Y8, Y1
+	VPAND   splat03030303<>+0(SB), Y1, Y1
+	VPSRLD  $0x04, Y8, Y2
+	VPAND   splat03030303<>+0(SB), Y2, Y2
+	VPSRLD  $0x06, Y8, Y3
+	VPAND   splat03030303<>+0(SB), Y3, Y3
+	VMOVDQU 64(AX)(DI*4), Y8
+	VPAND   splat03030303<>+0(SB), Y8, Y4
+	VPSRLD  $0x02, Y8, Y5
+	VPAND   splat03030303<>+0(SB), Y5, Y5
+	VPSRLD  $0x04, Y8, Y6
+	VPAND   splat03030303<>+0(SB), Y6, Y6
+	VPSRLD  $0x06, Y8, Y7
+	VPAND   splat03030303<>+0(SB), Y7, Y7
+
+	// Scales (and mins) of the part's rows.
 	VCVTPH2PS (R9)(DI*2), Y9
 	VPMOVZXBD (R10)(DI*1), Y10
 	VPAND     splat0000000f<>+0(SB), Y10, Y10
@@ -237,9 +245,11 @@ rows:
 	VPSRLD    $0x04, Y13, Y13
 	VCVTDQ2PS Y13, Y13
 	VMULPS    Y9, Y13, Y13
-	MOVQ      CX, R12
-	MOVQ      SI, R13
-	MOVQ      m+56(FP), R14
+
+	// Integer products, scale times activation scale, multiply-add; then mins.
+	MOVQ CX, R12
+	MOVQ SI, R13
+	MOVQ m+56(FP), R14
 
 token:
 	VPXOR        Y8, Y8, Y8

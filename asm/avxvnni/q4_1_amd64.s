@@ -38,24 +38,29 @@ block:
 	XORL       BX, BX
 
 rows:
-	VMOVDQU      (AX)(BX*4), Y9
-	VPAND        Y0, Y9, Y1
-	VPSRLD       $0x04, Y9, Y9
-	VPAND        Y0, Y9, Y5
-	VMOVDQU      64(AX)(BX*4), Y9
-	VPAND        Y0, Y9, Y2
-	VPSRLD       $0x04, Y9, Y9
-	VPAND        Y0, Y9, Y6
-	VMOVDQU      128(AX)(BX*4), Y9
-	VPAND        Y0, Y9, Y3
-	VPSRLD       $0x04, Y9, Y9
-	VPAND        Y0, Y9, Y7
-	VMOVDQU      192(AX)(BX*4), Y9
-	VPAND        Y0, Y9, Y4
-	VPSRLD       $0x04, Y9, Y9
-	VPAND        Y0, Y9, Y8
-	VCVTPH2PS    256(AX)(BX*2), Y10
-	VCVTPH2PS    288(AX)(BX*2), Y11
+	// Unsigned codes of the part's 8 groups of 4 columns.
+	VMOVDQU (AX)(BX*4), Y9
+	VPAND   Y0, Y9, Y1
+	VPSRLD  $0x04, Y9, Y9
+	VPAND   Y0, Y9, Y5
+	VMOVDQU 64(AX)(BX*4), Y9
+	VPAND   Y0, Y9, Y2
+	VPSRLD  $0x04, Y9, Y9
+	VPAND   Y0, Y9, Y6
+	VMOVDQU 128(AX)(BX*4), Y9
+	VPAND   Y0, Y9, Y3
+	VPSRLD  $0x04, Y9, Y9
+	VPAND   Y0, Y9, Y7
+	VMOVDQU 192(AX)(BX*4), Y9
+	VPAND   Y0, Y9, Y4
+	VPSRLD  $0x04, Y9, Y9
+	VPAND   Y0, Y9, Y8
+
+	// Scales (and mins) of the part's rows.
+	VCVTPH2PS 256(AX)(BX*2), Y10
+	VCVTPH2PS 288(AX)(BX*2), Y11
+
+	// Integer products, scale times activation scale, multiply-add; then mins.
 	VPXOR        Y9, Y9, Y9
 	VPXOR        Y12, Y12, Y12
 	VPBROADCASTD (DX), Y13
@@ -155,27 +160,32 @@ block:
 	XORL       DI, DI
 
 rows:
-	VMOVDQU   (AX)(DI*4), Y9
-	VPAND     Y0, Y9, Y1
-	VPSRLD    $0x04, Y9, Y9
-	VPAND     Y0, Y9, Y5
-	VMOVDQU   64(AX)(DI*4), Y9
-	VPAND     Y0, Y9, Y2
-	VPSRLD    $0x04, Y9, Y9
-	VPAND     Y0, Y9, Y6
-	VMOVDQU   128(AX)(DI*4), Y9
-	VPAND     Y0, Y9, Y3
-	VPSRLD    $0x04, Y9, Y9
-	VPAND     Y0, Y9, Y7
-	VMOVDQU   192(AX)(DI*4), Y9
-	VPAND     Y0, Y9, Y4
-	VPSRLD    $0x04, Y9, Y9
-	VPAND     Y0, Y9, Y8
+	// Unsigned codes of the part's 8 groups of 4 columns.
+	VMOVDQU (AX)(DI*4), Y9
+	VPAND   Y0, Y9, Y1
+	VPSRLD  $0x04, Y9, Y9
+	VPAND   Y0, Y9, Y5
+	VMOVDQU 64(AX)(DI*4), Y9
+	VPAND   Y0, Y9, Y2
+	VPSRLD  $0x04, Y9, Y9
+	VPAND   Y0, Y9, Y6
+	VMOVDQU 128(AX)(DI*4), Y9
+	VPAND   Y0, Y9, Y3
+	VPSRLD  $0x04, Y9, Y9
+	VPAND   Y0, Y9, Y7
+	VMOVDQU 192(AX)(DI*4), Y9
+	VPAND   Y0, Y9, Y4
+	VPSRLD  $0x04, Y9, Y9
+	VPAND   Y0, Y9, Y8
+
+	// Scales (and mins) of the part's rows.
 	VCVTPH2PS 256(AX)(DI*2), Y10
 	VCVTPH2PS 288(AX)(DI*2), Y11
-	MOVQ      CX, R9
-	MOVQ      SI, R10
-	MOVQ      m+56(FP), R11
+
+	// Integer products, scale times activation scale, multiply-add; then mins.
+	MOVQ CX, R9
+	MOVQ SI, R10
+	MOVQ m+56(FP), R11
 
 token:
 	VPXOR        Y9, Y9, Y9

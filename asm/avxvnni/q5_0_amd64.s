@@ -40,47 +40,52 @@ block:
 	XORL       BX, BX
 
 rows:
-	VMOVDQU      (AX)(BX*4), Y10
-	VPAND        Y0, Y10, Y2
-	VPSRLD       $0x04, Y10, Y10
-	VPAND        Y0, Y10, Y6
-	VMOVDQU      64(AX)(BX*4), Y10
-	VPAND        Y0, Y10, Y3
-	VPSRLD       $0x04, Y10, Y10
-	VPAND        Y0, Y10, Y7
-	VMOVDQU      128(AX)(BX*4), Y10
-	VPAND        Y0, Y10, Y4
-	VPSRLD       $0x04, Y10, Y10
-	VPAND        Y0, Y10, Y8
-	VMOVDQU      192(AX)(BX*4), Y10
-	VPAND        Y0, Y10, Y5
-	VPSRLD       $0x04, Y10, Y10
-	VPAND        Y0, Y10, Y9
-	VMOVDQU      256(AX)(BX*4), Y10
-	VPSLLD       $0x04, Y10, Y11
-	VPAND        Y1, Y11, Y11
-	VPOR         Y11, Y2, Y2
-	VPSLLD       $0x03, Y10, Y11
-	VPAND        Y1, Y11, Y11
-	VPOR         Y11, Y3, Y3
-	VPSLLD       $0x02, Y10, Y11
-	VPAND        Y1, Y11, Y11
-	VPOR         Y11, Y4, Y4
-	VPSLLD       $0x01, Y10, Y11
-	VPAND        Y1, Y11, Y11
-	VPOR         Y11, Y5, Y5
-	VPAND        Y1, Y10, Y11
-	VPOR         Y11, Y6, Y6
-	VPSRLD       $0x01, Y10, Y11
-	VPAND        Y1, Y11, Y11
-	VPOR         Y11, Y7, Y7
-	VPSRLD       $0x02, Y10, Y11
-	VPAND        Y1, Y11, Y11
-	VPOR         Y11, Y8, Y8
-	VPSRLD       $0x03, Y10, Y11
-	VPAND        Y1, Y11, Y11
-	VPOR         Y11, Y9, Y9
-	VCVTPH2PS    320(AX)(BX*2), Y12
+	// Unsigned codes of the part's 8 groups of 4 columns.
+	VMOVDQU (AX)(BX*4), Y10
+	VPAND   Y0, Y10, Y2
+	VPSRLD  $0x04, Y10, Y10
+	VPAND   Y0, Y10, Y6
+	VMOVDQU 64(AX)(BX*4), Y10
+	VPAND   Y0, Y10, Y3
+	VPSRLD  $0x04, Y10, Y10
+	VPAND   Y0, Y10, Y7
+	VMOVDQU 128(AX)(BX*4), Y10
+	VPAND   Y0, Y10, Y4
+	VPSRLD  $0x04, Y10, Y10
+	VPAND   Y0, Y10, Y8
+	VMOVDQU 192(AX)(BX*4), Y10
+	VPAND   Y0, Y10, Y5
+	VPSRLD  $0x04, Y10, Y10
+	VPAND   Y0, Y10, Y9
+	VMOVDQU 256(AX)(BX*4), Y10
+	VPSLLD  $0x04, Y10, Y11
+	VPAND   Y1, Y11, Y11
+	VPOR    Y11, Y2, Y2
+	VPSLLD  $0x03, Y10, Y11
+	VPAND   Y1, Y11, Y11
+	VPOR    Y11, Y3, Y3
+	VPSLLD  $0x02, Y10, Y11
+	VPAND   Y1, Y11, Y11
+	VPOR    Y11, Y4, Y4
+	VPSLLD  $0x01, Y10, Y11
+	VPAND   Y1, Y11, Y11
+	VPOR    Y11, Y5, Y5
+	VPAND   Y1, Y10, Y11
+	VPOR    Y11, Y6, Y6
+	VPSRLD  $0x01, Y10, Y11
+	VPAND   Y1, Y11, Y11
+	VPOR    Y11, Y7, Y7
+	VPSRLD  $0x02, Y10, Y11
+	VPAND   Y1, Y11, Y11
+	VPOR    Y11, Y8, Y8
+	VPSRLD  $0x03, Y10, Y11
+	VPAND   Y1, Y11, Y11
+	VPOR    Y11, Y9, Y9
+
+	// Scales (and mins) of the part's rows.
+	VCVTPH2PS 320(AX)(BX*2), Y12
+
+	// Integer products, scale times activation scale, multiply-add; then mins.
 	VPBROADCASTD 48(DX), Y10
 	VPSLLD       $0x04, Y10, Y10
 	VPXOR        Y11, Y11, Y11
@@ -191,50 +196,55 @@ block:
 	XORL       DI, DI
 
 rows:
-	VMOVDQU   (AX)(DI*4), Y10
-	VPAND     Y0, Y10, Y2
-	VPSRLD    $0x04, Y10, Y10
-	VPAND     Y0, Y10, Y6
-	VMOVDQU   64(AX)(DI*4), Y10
-	VPAND     Y0, Y10, Y3
-	VPSRLD    $0x04, Y10, Y10
-	VPAND     Y0, Y10, Y7
-	VMOVDQU   128(AX)(DI*4), Y10
-	VPAND     Y0, Y10, Y4
-	VPSRLD    $0x04, Y10, Y10
-	VPAND     Y0, Y10, Y8
-	VMOVDQU   192(AX)(DI*4), Y10
-	VPAND     Y0, Y10, Y5
-	VPSRLD    $0x04, Y10, Y10
-	VPAND     Y0, Y10, Y9
-	VMOVDQU   256(AX)(DI*4), Y10
-	VPSLLD    $0x04, Y10, Y11
-	VPAND     Y1, Y11, Y11
-	VPOR      Y11, Y2, Y2
-	VPSLLD    $0x03, Y10, Y11
-	VPAND     Y1, Y11, Y11
-	VPOR      Y11, Y3, Y3
-	VPSLLD    $0x02, Y10, Y11
-	VPAND     Y1, Y11, Y11
-	VPOR      Y11, Y4, Y4
-	VPSLLD    $0x01, Y10, Y11
-	VPAND     Y1, Y11, Y11
-	VPOR      Y11, Y5, Y5
-	VPAND     Y1, Y10, Y11
-	VPOR      Y11, Y6, Y6
-	VPSRLD    $0x01, Y10, Y11
-	VPAND     Y1, Y11, Y11
-	VPOR      Y11, Y7, Y7
-	VPSRLD    $0x02, Y10, Y11
-	VPAND     Y1, Y11, Y11
-	VPOR      Y11, Y8, Y8
-	VPSRLD    $0x03, Y10, Y11
-	VPAND     Y1, Y11, Y11
-	VPOR      Y11, Y9, Y9
+	// Unsigned codes of the part's 8 groups of 4 columns.
+	VMOVDQU (AX)(DI*4), Y10
+	VPAND   Y0, Y10, Y2
+	VPSRLD  $0x04, Y10, Y10
+	VPAND   Y0, Y10, Y6
+	VMOVDQU 64(AX)(DI*4), Y10
+	VPAND   Y0, Y10, Y3
+	VPSRLD  $0x04, Y10, Y10
+	VPAND   Y0, Y10, Y7
+	VMOVDQU 128(AX)(DI*4), Y10
+	VPAND   Y0, Y10, Y4
+	VPSRLD  $0x04, Y10, Y10
+	VPAND   Y0, Y10, Y8
+	VMOVDQU 192(AX)(DI*4), Y10
+	VPAND   Y0, Y10, Y5
+	VPSRLD  $0x04, Y10, Y10
+	VPAND   Y0, Y10, Y9
+	VMOVDQU 256(AX)(DI*4), Y10
+	VPSLLD  $0x04, Y10, Y11
+	VPAND   Y1, Y11, Y11
+	VPOR    Y11, Y2, Y2
+	VPSLLD  $0x03, Y10, Y11
+	VPAND   Y1, Y11, Y11
+	VPOR    Y11, Y3, Y3
+	VPSLLD  $0x02, Y10, Y11
+	VPAND   Y1, Y11, Y11
+	VPOR    Y11, Y4, Y4
+	VPSLLD  $0x01, Y10, Y11
+	VPAND   Y1, Y11, Y11
+	VPOR    Y11, Y5, Y5
+	VPAND   Y1, Y10, Y11
+	VPOR    Y11, Y6, Y6
+	VPSRLD  $0x01, Y10, Y11
+	VPAND   Y1, Y11, Y11
+	VPOR    Y11, Y7, Y7
+	VPSRLD  $0x02, Y10, Y11
+	VPAND   Y1, Y11, Y11
+	VPOR    Y11, Y8, Y8
+	VPSRLD  $0x03, Y10, Y11
+	VPAND   Y1, Y11, Y11
+	VPOR    Y11, Y9, Y9
+
+	// Scales (and mins) of the part's rows.
 	VCVTPH2PS 320(AX)(DI*2), Y12
-	MOVQ      CX, R9
-	MOVQ      SI, R10
-	MOVQ      m+56(FP), R11
+
+	// Integer products, scale times activation scale, multiply-add; then mins.
+	MOVQ CX, R9
+	MOVQ SI, R10
+	MOVQ m+56(FP), R11
 
 token:
 	VPBROADCASTD 48(R10), Y10

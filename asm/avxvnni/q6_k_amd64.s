@@ -51,53 +51,58 @@ part:
 	XORL       BX, BX
 
 rows:
-	VMOVDQU      (AX)(BX*4), Y10
-	VPAND        Y0, Y10, Y2
-	VPSRLD       $0x04, Y10, Y10
-	VPAND        Y0, Y10, Y6
-	VMOVDQU      64(AX)(BX*4), Y10
-	VPAND        Y0, Y10, Y3
-	VPSRLD       $0x04, Y10, Y10
-	VPAND        Y0, Y10, Y7
-	VMOVDQU      128(AX)(BX*4), Y10
-	VPAND        Y0, Y10, Y4
-	VPSRLD       $0x04, Y10, Y10
-	VPAND        Y0, Y10, Y8
-	VMOVDQU      192(AX)(BX*4), Y10
-	VPAND        Y0, Y10, Y5
-	VPSRLD       $0x04, Y10, Y10
-	VPAND        Y0, Y10, Y9
-	VMOVDQU      256(AX)(BX*4), Y10
-	VPSLLD       $0x04, Y10, Y11
-	VPAND        Y1, Y11, Y11
-	VPOR         Y11, Y2, Y2
-	VPSLLD       $0x02, Y10, Y11
-	VPAND        Y1, Y11, Y11
-	VPOR         Y11, Y3, Y3
-	VPAND        Y1, Y10, Y11
-	VPOR         Y11, Y4, Y4
-	VPSRLD       $0x02, Y10, Y11
-	VPAND        Y1, Y11, Y11
-	VPOR         Y11, Y5, Y5
-	VMOVDQU      320(AX)(BX*4), Y10
-	VPSLLD       $0x04, Y10, Y11
-	VPAND        Y1, Y11, Y11
-	VPOR         Y11, Y6, Y6
-	VPSLLD       $0x02, Y10, Y11
-	VPAND        Y1, Y11, Y11
-	VPOR         Y11, Y7, Y7
-	VPAND        Y1, Y10, Y11
-	VPOR         Y11, Y8, Y8
-	VPSRLD       $0x02, Y10, Y11
-	VPAND        Y1, Y11, Y11
-	VPOR         Y11, Y9, Y9
-	VCVTPH2PS    (DI)(BX*2), Y11
-	VPMOVSXBD    (R8)(BX*1), Y12
-	VCVTDQ2PS    Y12, Y12
-	VMULPS       Y11, Y12, Y12
-	VPMOVSXBD    16(R8)(BX*1), Y13
-	VCVTDQ2PS    Y13, Y13
-	VMULPS       Y11, Y13, Y13
+	// Unsigned codes of the part's 8 groups of 4 columns.
+	VMOVDQU (AX)(BX*4), Y10
+	VPAND   Y0, Y10, Y2
+	VPSRLD  $0x04, Y10, Y10
+	VPAND   Y0, Y10, Y6
+	VMOVDQU 64(AX)(BX*4), Y10
+	VPAND   Y0, Y10, Y3
+	VPSRLD  $0x04, Y10, Y10
+	VPAND   Y0, Y10, Y7
+	VMOVDQU 128(AX)(BX*4), Y10
+	VPAND   Y0, Y10, Y4
+	VPSRLD  $0x04, Y10, Y10
+	VPAND   Y0, Y10, Y8
+	VMOVDQU 192(AX)(BX*4), Y10
+	VPAND   Y0, Y10, Y5
+	VPSRLD  $0x04, Y10, Y10
+	VPAND   Y0, Y10, Y9
+	VMOVDQU 256(AX)(BX*4), Y10
+	VPSLLD  $0x04, Y10, Y11
+	VPAND   Y1, Y11, Y11
+	VPOR    Y11, Y2, Y2
+	VPSLLD  $0x02, Y10, Y11
+	VPAND   Y1, Y11, Y11
+	VPOR    Y11, Y3, Y3
+	VPAND   Y1, Y10, Y11
+	VPOR    Y11, Y4, Y4
+	VPSRLD  $0x02, Y10, Y11
+	VPAND   Y1, Y11, Y11
+	VPOR    Y11, Y5, Y5
+	VMOVDQU 320(AX)(BX*4), Y10
+	VPSLLD  $0x04, Y10, Y11
+	VPAND   Y1, Y11, Y11
+	VPOR    Y11, Y6, Y6
+	VPSLLD  $0x02, Y10, Y11
+	VPAND   Y1, Y11, Y11
+	VPOR    Y11, Y7, Y7
+	VPAND   Y1, Y10, Y11
+	VPOR    Y11, Y8, Y8
+	VPSRLD  $0x02, Y10, Y11
+	VPAND   Y1, Y11, Y11
+	VPOR    Y11, Y9, Y9
+
+	// Scales (and mins) of the part's rows.
+	VCVTPH2PS (DI)(BX*2), Y11
+	VPMOVSXBD (R8)(BX*1), Y12
+	VCVTDQ2PS Y12, Y12
+	VMULPS    Y11, Y12, Y12
+	VPMOVSXBD 16(R8)(BX*1), Y13
+	VCVTDQ2PS Y13, Y13
+	VMULPS    Y11, Y13, Y13
+
+	// Integer products, scale times activation scale, multiply-add; then mins.
 	VPBROADCASTD 52(DX), Y10
 	VPSLLD       $0x05, Y10, Y10
 	VPBROADCASTD (DX), Y11
@@ -226,46 +231,49 @@ part:
 	XORL       DI, DI
 
 rows:
-	VMOVDQU   (AX)(DI*4), Y10
-	VPAND     Y0, Y10, Y2
-	VPSRLD    $0x04, Y10, Y10
-	VPAND     Y0, Y10, Y6
-	VMOVDQU   64(AX)(DI*4), Y10
-	VPAND     Y0, Y10, Y3
-	VPSRLD    $0x04, Y10, Y10
-	VPAND     Y0, Y10, Y7
-	VMOVDQU   128(AX)(DI*4), Y10
-	VPAND     Y0, Y10, Y4
-	VPSRLD    $0x04, Y10, Y10
-	VPAND     Y0, Y10, Y8
-	VMOVDQU   192(AX)(DI*4), Y10
-	VPAND     Y0, Y10, Y5
-	VPSRLD    $0x04, Y10, Y10
-	VPAND     Y0, Y10, Y9
-	VMOVDQU   256(AX)(DI*4), Y10
-	VPSLLD    $0x04, Y10, Y11
-	VPAND     Y1, Y11, Y11
-	VPOR      Y11, Y2, Y2
-	VPSLLD    $0x02, Y10, Y11
-	VPAND     Y1, Y11, Y11
-	VPOR      Y11, Y3, Y3
-	VPAND     Y1, Y10, Y11
-	VPOR      Y11, Y4, Y4
-	VPSRLD    $0x02, Y10, Y11
-	VPAND     Y1, Y11, Y11
-	VPOR      Y11, Y5, Y5
-	VMOVDQU   320(AX)(DI*4), Y10
-	VPSLLD    $0x04, Y10, Y11
-	VPAND     Y1, Y11, Y11
-	VPOR      Y11, Y6, Y6
-	VPSLLD    $0x02, Y10, Y11
-	VPAND     Y1, Y11, Y11
-	VPOR      Y11, Y7, Y7
-	VPAND     Y1, Y10, Y11
-	VPOR      Y11, Y8, Y8
-	VPSRLD    $0x02, Y10, Y11
-	VPAND     Y1, Y11, Y11
-	VPOR      Y11, Y9, Y9
+	// Unsigned codes of the part's 8 groups of 4 columns.
+	VMOVDQU (AX)(DI*4), Y10
+	VPAND   Y0, Y10, Y2
+	VPSRLD  $0x04, Y10, Y10
+	VPAND   Y0, Y10, Y6
+	VMOVDQU 64(AX)(DI*4), Y10
+	VPAND   Y0, Y10, Y3
+	VPSRLD  $0x04, Y10, Y10
+	VPAND   Y0, Y10, Y7
+	VMOVDQU 128(AX)(DI*4), Y10
+	VPAND   Y0, Y10, Y4
+	VPSRLD  $0x04, Y10, Y10
+	VPAND   Y0, Y10, Y8
+	VMOVDQU 192(AX)(DI*4), Y10
+	VPAND   Y0, Y10, Y5
+	VPSRLD  $0x04, Y10, Y10
+	VPAND   Y0, Y10, Y9
+	VMOVDQU 256(AX)(DI*4), Y10
+	VPSLLD  $0x04, Y10, Y11
+	VPAND   Y1, Y11, Y11
+	VPOR    Y11, Y2, Y2
+	VPSLLD  $0x02, Y10, Y11
+	VPAND   Y1, Y11, Y11
+	VPOR    Y11, Y3, Y3
+	VPAND   Y1, Y10, Y11
+	VPOR    Y11, Y4, Y4
+	VPSRLD  $0x02, Y10, Y11
+	VPAND   Y1, Y11, Y11
+	VPOR    Y11, Y5, Y5
+	VMOVDQU 320(AX)(DI*4), Y10
+	VPSLLD  $0x04, Y10, Y11
+	VPAND   Y1, Y11, Y11
+	VPOR    Y11, Y6, Y6
+	VPSLLD  $0x02, Y10, Y11
+	VPAND   Y1, Y11, Y11
+	VPOR    Y11, Y7, Y7
+	VPAND   Y1, Y10, Y11
+	VPOR    Y11, Y8, Y8
+	VPSRLD  $0x02, Y10, Y11
+	VPAND   Y1, Y11, Y11
+	VPOR    Y11, Y9, Y9
+
+	// Scales (and mins) of the part's rows.
 	VCVTPH2PS (R9)(DI*2), Y11
 	VPMOVSXBD (R10)(DI*1), Y12
 	VCVTDQ2PS Y12, Y12
@@ -273,9 +281,11 @@ rows:
 	VPMOVSXBD 16(R10)(DI*1), Y13
 	VCVTDQ2PS Y13, Y13
 	VMULPS    Y11, Y13, Y13
-	MOVQ      CX, R12
-	MOVQ      SI, R13
-	MOVQ      m+56(FP), R14
+
+	// Integer products, scale times activation scale, multiply-add; then mins.
+	MOVQ CX, R12
+	MOVQ SI, R13
+	MOVQ m+56(FP), R14
 
 token:
 	VPBROADCASTD 52(R13), Y10

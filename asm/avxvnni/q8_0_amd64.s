@@ -42,23 +42,28 @@ block:
 	XORL       BX, BX
 
 rows:
-	VMOVDQU      (AX)(BX*4), Y1
-	VPXOR        Y0, Y1, Y1
-	VMOVDQU      64(AX)(BX*4), Y2
-	VPXOR        Y0, Y2, Y2
-	VMOVDQU      128(AX)(BX*4), Y3
-	VPXOR        Y0, Y3, Y3
-	VMOVDQU      192(AX)(BX*4), Y4
-	VPXOR        Y0, Y4, Y4
-	VMOVDQU      256(AX)(BX*4), Y5
-	VPXOR        Y0, Y5, Y5
-	VMOVDQU      320(AX)(BX*4), Y6
-	VPXOR        Y0, Y6, Y6
-	VMOVDQU      384(AX)(BX*4), Y7
-	VPXOR        Y0, Y7, Y7
-	VMOVDQU      448(AX)(BX*4), Y8
-	VPXOR        Y0, Y8, Y8
-	VCVTPH2PS    512(AX)(BX*2), Y9
+	// Unsigned codes of the part's 8 groups of 4 columns.
+	VMOVDQU (AX)(BX*4), Y1
+	VPXOR   Y0, Y1, Y1
+	VMOVDQU 64(AX)(BX*4), Y2
+	VPXOR   Y0, Y2, Y2
+	VMOVDQU 128(AX)(BX*4), Y3
+	VPXOR   Y0, Y3, Y3
+	VMOVDQU 192(AX)(BX*4), Y4
+	VPXOR   Y0, Y4, Y4
+	VMOVDQU 256(AX)(BX*4), Y5
+	VPXOR   Y0, Y5, Y5
+	VMOVDQU 320(AX)(BX*4), Y6
+	VPXOR   Y0, Y6, Y6
+	VMOVDQU 384(AX)(BX*4), Y7
+	VPXOR   Y0, Y7, Y7
+	VMOVDQU 448(AX)(BX*4), Y8
+	VPXOR   Y0, Y8, Y8
+
+	// Scales (and mins) of the part's rows.
+	VCVTPH2PS 512(AX)(BX*2), Y9
+
+	// Integer products, scale times activation scale, multiply-add; then mins.
 	VPBROADCASTD 48(DX), Y10
 	VPSLLD       $0x07, Y10, Y10
 	VPXOR        Y11, Y11, Y11
@@ -161,26 +166,31 @@ block:
 	XORL       DI, DI
 
 rows:
-	VMOVDQU   (AX)(DI*4), Y1
-	VPXOR     Y0, Y1, Y1
-	VMOVDQU   64(AX)(DI*4), Y2
-	VPXOR     Y0, Y2, Y2
-	VMOVDQU   128(AX)(DI*4), Y3
-	VPXOR     Y0, Y3, Y3
-	VMOVDQU   192(AX)(DI*4), Y4
-	VPXOR     Y0, Y4, Y4
-	VMOVDQU   256(AX)(DI*4), Y5
-	VPXOR     Y0, Y5, Y5
-	VMOVDQU   320(AX)(DI*4), Y6
-	VPXOR     Y0, Y6, Y6
-	VMOVDQU   384(AX)(DI*4), Y7
-	VPXOR     Y0, Y7, Y7
-	VMOVDQU   448(AX)(DI*4), Y8
-	VPXOR     Y0, Y8, Y8
+	// Unsigned codes of the part's 8 groups of 4 columns.
+	VMOVDQU (AX)(DI*4), Y1
+	VPXOR   Y0, Y1, Y1
+	VMOVDQU 64(AX)(DI*4), Y2
+	VPXOR   Y0, Y2, Y2
+	VMOVDQU 128(AX)(DI*4), Y3
+	VPXOR   Y0, Y3, Y3
+	VMOVDQU 192(AX)(DI*4), Y4
+	VPXOR   Y0, Y4, Y4
+	VMOVDQU 256(AX)(DI*4), Y5
+	VPXOR   Y0, Y5, Y5
+	VMOVDQU 320(AX)(DI*4), Y6
+	VPXOR   Y0, Y6, Y6
+	VMOVDQU 384(AX)(DI*4), Y7
+	VPXOR   Y0, Y7, Y7
+	VMOVDQU 448(AX)(DI*4), Y8
+	VPXOR   Y0, Y8, Y8
+
+	// Scales (and mins) of the part's rows.
 	VCVTPH2PS 512(AX)(DI*2), Y9
-	MOVQ      CX, R9
-	MOVQ      SI, R10
-	MOVQ      m+56(FP), R11
+
+	// Integer products, scale times activation scale, multiply-add; then mins.
+	MOVQ CX, R9
+	MOVQ SI, R10
+	MOVQ m+56(FP), R11
 
 token:
 	VPBROADCASTD 48(R10), Y11

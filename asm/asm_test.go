@@ -1,0 +1,164 @@
+package asm
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// allowed lists the extensions that each level's kernels may require (avo counts PREFETCHT0 as MMX+).
+var allowed = map[string][]string{
+	"avx2":    {"AVX", "AVX2", "F16C", "FMA3", "MMX+"},
+	"avxvnni": {"AVX", "AVX2", "AVXVNNI", "F16C", "FMA3", "MMX+"},
+	"avx512":  {"AVX", "AVX2", "AVX512BW", "AVX512DQ", "AVX512F", "AVX512VL", "MMX+"},
+	"vnni":    {"AVX", "AVX2", "AVX512BW", "AVX512DQ", "AVX512F", "AVX512VL", "AVX512VNNI", "MMX+"},
+}
+
+func TestKernelsRequireNoMoreThanTheirLevel(t *testing.T) {
+	for level, extensions := range allowed {
+		paths, err := filepath.Glob(filepath.Join(level, "*.s"))
+		require.NoError(t, err)
+		require.NotEmpty(t, paths, level)
+		for _, path := range paths {
+			text, err := os.ReadFile(path)
+			require.NoError(t, err)
+			require.Equal(t, bytes.Count(text, []byte("\nTEXT ")), bytes.Count(text, []byte("\n// Requires: ")), path)
+			for line := range strings.Lines(string(text)) {
+				if list, ok := strings.CutPrefix(strings.TrimSpace(line), "// Requires: "); ok {
+					for _, e := range strings.Split(list, ", ") {
+						require.Contains(t, extensions, e, path)
+					}
+				}
+			}
+		}
+	}
+}
+
+// tool returns the path of a program of binutils, or skips.
+func tool(t *testing.T, name string) string {
+	path, err := exec.LookPath(name)
+	if err != nil || runtime.GOARCH != "amd64" || runtime.GOOS != "linux" {
+		t.Skipf("%s for amd64 code is not installed", name)
+	}
+	return path
+}
+
+// disassemble links a program that holds all kernels of a level and disassembles it.
+func disassemble(t *testing.T, level string) string {
+	main := filepath.Join(t.TempDir(), "main.go")
+	binary := filepath.Join(t.TempDir(), "kernels")
+	require.NoError(t, os.WriteFile(main, []byte("package main\n\nimport k \"quickdraft/asm/"+level+
+		"\"\n\nvar keep = k.Dots\n\nfunc main() { println(len(keep)) }\n"), 0o600))
+	out, err := exec.Command("go", "build", "-o", binary, main).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	out, err = exec.Command(tool(t, "objdump"), "-d", "--no-show-raw-insn", binary).Output()
+	require.NoError(t, err)
+	return string(out)
+}
+
+// kernelCode returns the instruction lines of the functions of a level in a disassembly.
+func kernelCode(level, text string) []string {
+	var code []string
+	inside := false
+	header := regexp.MustCompile(`^[0-9a-f]+ <(.+)>:$`)
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		if m := header.FindStringSubmatch(line); m != nil {
+			inside = strings.HasPrefix(m[1], "quickdraft/asm/"+level+".")
+		} else if inside && line != "" {
+			code = append(code, line)
+		}
+	}
+	return code
+}
+
+func TestVEXLevelsHoldNoAVX512Instruction(t *testing.T) {
+	tool(t, "objdump")
+	evex := regexp.MustCompile(`%zmm|%k[0-7]|%[xy]mm(1[6-9]|2\d|3[01])\b|\{1to|\{evex\}|v[a-z0-9]+(d32|d64|q32|q64)\b`)
+	for _, level := range []string{"avx2", "avxvnni"} {
+		code := kernelCode(level, disassemble(t, level))
+		require.Greater(t, len(code), 1000, level)
+		products := 0
+		for _, line := range code {
+			require.NotRegexp(t, evex, line, level)
+			require.NotContains(t, line, "(bad)", level)
+			if strings.Contains(line, "vpdpbusd") {
+				require.Contains(t, line, "{vex}", level)
+				products++
+			}
+		}
+		require.Equal(t, level == "avxvnni", products > 100, "%s: %d VPDPBUSD", level, products)
+	}
+}
+
+// TestVEXBytes compares the bytes in the generated files with what GNU as makes of the mnemonic beside them.
+func TestVEXBytes(t *testing.T) {
+	as, objdump := tool(t, "as"), tool(t, "objdump")
+	line := regexp.MustCompile(`(?m)^\tLONG \$0x([0-9a-f]{8}); BYTE \$0x([0-9a-f]{2}) // VPDPBUSD Y(\d+), Y(\d+), Y(\d+) \(VEX\)$`)
+	paths, err := filepath.Glob(filepath.Join("avxvnni", "*.s"))
+	require.NoError(t, err)
+	var want, source []string
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		require.NoError(t, err)
+		for _, m := range line.FindAllStringSubmatch(string(text), -1) {
+			asm := "{vex} vpdpbusd %ymm" + m[3] + ", %ymm" + m[4] + ", %ymm" + m[5]
+			if slices.Contains(source, asm) {
+				continue
+			}
+			source = append(source, asm)
+			l := m[1]
+			want = append(want, strings.Join([]string{l[6:8], l[4:6], l[2:4], l[0:2], m[2]}, " "))
+		}
+	}
+	require.NotEmpty(t, source)
+	object := filepath.Join(t.TempDir(), "a.o")
+	cmd := exec.Command(as, "-o", object, "-")
+	cmd.Stdin = strings.NewReader(strings.Join(source, "\n") + "\n")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Skipf("this assembler does not know {vex} vpdpbusd: %s", out)
+	}
+	out, err := exec.Command(objdump, "-d", object).Output()
+	require.NoError(t, err)
+	var got []string
+	for _, m := range regexp.MustCompile(`\t((?:[0-9a-f]{2} )+) *\t\{vex\} vpdpbusd`).FindAllStringSubmatch(string(out), -1) {
+		got = append(got, strings.TrimSpace(m[1]))
+	}
+	require.Equal(t, want, got)
+}
+
+// TestGeneratedFilesAreCurrent runs the generator again into a copy and compares.
+func TestGeneratedFilesAreCurrent(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs the generator, 10 seconds")
+	}
+	root := t.TempDir()
+	require.NoError(t, os.CopyFS(filepath.Join(root, "_gen"), os.DirFS("_gen")))
+	if out, err := exec.Command("go", "mod", "download", "-C", filepath.Join(root, "_gen")).CombinedOutput(); err != nil {
+		t.Skipf("the generator's modules cannot be fetched here: %s", out)
+	}
+	out, err := exec.Command("go", "run", "-C", filepath.Join(root, "_gen"), ".").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	for level := range allowed {
+		paths, err := filepath.Glob(filepath.Join(root, level, "*"))
+		require.NoError(t, err)
+		old, err := filepath.Glob(filepath.Join(level, "*_amd64.*"))
+		require.NoError(t, err)
+		require.Len(t, old, len(paths), level)
+		for _, path := range paths {
+			fresh, err := os.ReadFile(path)
+			require.NoError(t, err)
+			have, err := os.ReadFile(filepath.Join(level, filepath.Base(path)))
+			require.NoError(t, err)
+			require.True(t, bytes.Equal(fresh, have), "asm/%s/%s differs from what asm/_gen writes: run go generate ./asm", level, filepath.Base(path))
+		}
+	}
+}

@@ -16,7 +16,7 @@ import (
 
 // tinyShape is the shape of the random models that tests make: rows of 256 so that every block format fits.
 const (
-	tinyDim, tinyFF       = 256, 512
+	tinyDim, tinyFF       = 256, 256
 	tinyHeads, tinyKV     = 4, 2
 	tinyHeadDim           = 64
 	tinyLayers, tinyVocab = 2, 323 // not a multiple of 16: the last tile is partial

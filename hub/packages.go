@@ -92,6 +92,7 @@ func (j *job) addPackage(ctx context.Context, pkg string, offset int64) (n int64
 	n, err = a.extract(out, j.s.member, limit, func(k int64) { j.progress(offset+k, j.t.size) })
 	if err != nil {
 		if offset == 0 {
+			out.Close()
 			j.c.Remove(j.part()) // nothing in it is worth continuing
 		}
 		return n, err

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"runtime"
 	"sort"
 	"strings"
 	"time"
@@ -95,6 +96,11 @@ func (c *cache) tryLock(rel string) (unlock func(), ok bool, err error) {
 		return nil, false, nil
 	}
 	return func() {
+		if runtime.GOOS == "windows" { // an open file cannot be removed there
+			f.Close()
+			c.Remove(rel + ".lock")
+			return
+		}
 		c.Remove(rel + ".lock")
 		f.Close()
 	}, true, nil

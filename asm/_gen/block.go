@@ -56,11 +56,11 @@ func (k *kernel) prefetch(base reg.Register, ahead, size int) {
 // onePart multiplies 32 columns of 16 rows with all tokens.
 func (k *kernel) onePart() {
 	k.rows("rows", func() {
-		k.Comment("Unsigned codes of the part's 8 groups of 4 columns.")
+		k.explain("Unsigned codes of the part's 8 groups of 4 columns.")
 		k.unpack()
-		k.Comment("Scales (and mins) of the part's rows.")
+		k.explain("Scales (and mins) of the part's rows.")
 		k.factors()
-		k.Comment("Integer products, scale times activation scale, multiply-add; then mins.")
+		k.explain("Integer products, scale times activation scale, multiply-add; then mins.")
 		if k.rolled() {
 			k.tokenLoop()
 			return
@@ -69,6 +69,13 @@ func (k *kernel) onePart() {
 			k.someTokens(first, min(k.interleave(), k.m-first))
 		}
 	})
+}
+
+// explain comments a stage in the first function of a file; the others have the same stages.
+func (k *kernel) explain(stage string) {
+	if k.m <= 1 {
+		k.Comment(stage)
+	}
 }
 
 // interleave is how many tokens' dot products are computed side by side (unrolled). A product waits 5 cycles for the one

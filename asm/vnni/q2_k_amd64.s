@@ -168,46 +168,40 @@ block:
 	MOVQ       $0x00000008, R8
 
 part:
-	PREFETCHT0 1344(AX)
-	PREFETCHT0 1408(AX)
-
-	// Unsigned codes of the part's 8 groups of 4 columns.
-	VMOVDQU32 (AX), Z13
-	VPANDD    Z2, Z13, Z5
-	VPSRLD    $0x02, Z13, Z6
-	VPANDD    Z2, Z6, Z6
-	VPSRLD    $0x04, Z13, Z7
-	VPANDD    Z2, Z7, Z7
-	VPSRLD    $0x06, Z13, Z8
-	VPANDD    Z2, Z8, Z8
-	VMOVDQU32 64(AX), Z13
-	VPANDD    Z2, Z13, Z9
-	VPSRLD    $0x02, Z13, Z10
-	VPANDD    Z2, Z10, Z10
-	VPSRLD    $0x04, Z13, Z11
-	VPANDD    Z2, Z11, Z11
-	VPSRLD    $0x06, Z13, Z12
-	VPANDD    Z2, Z12, Z12
-
-	// Scales (and mins) of the part's rows.
-	VPMOVZXBD (R9), Z14
-	VPANDD    splat0000000f<>+0(SB), Z14, Z14
-	VCVTDQ2PS Z14, Z14
-	VMULPS    Z3, Z14, Z14
-	VPMOVZXBD 16(R9), Z15
-	VPANDD    splat0000000f<>+0(SB), Z15, Z15
-	VCVTDQ2PS Z15, Z15
-	VMULPS    Z3, Z15, Z15
-	VPMOVZXBD (R9), Z16
-	VPSRLD    $0x04, Z16, Z16
-	VCVTDQ2PS Z16, Z16
-	VMULPS    Z4, Z16, Z16
-	VPMOVZXBD 16(R9), Z17
-	VPSRLD    $0x04, Z17, Z17
-	VCVTDQ2PS Z17, Z17
-	VMULPS    Z4, Z17, Z17
-
-	// Integer products, scale times activation scale, multiply-add; then mins.
+	PREFETCHT0        1344(AX)
+	PREFETCHT0        1408(AX)
+	VMOVDQU32         (AX), Z13
+	VPANDD            Z2, Z13, Z5
+	VPSRLD            $0x02, Z13, Z6
+	VPANDD            Z2, Z6, Z6
+	VPSRLD            $0x04, Z13, Z7
+	VPANDD            Z2, Z7, Z7
+	VPSRLD            $0x06, Z13, Z8
+	VPANDD            Z2, Z8, Z8
+	VMOVDQU32         64(AX), Z13
+	VPANDD            Z2, Z13, Z9
+	VPSRLD            $0x02, Z13, Z10
+	VPANDD            Z2, Z10, Z10
+	VPSRLD            $0x04, Z13, Z11
+	VPANDD            Z2, Z11, Z11
+	VPSRLD            $0x06, Z13, Z12
+	VPANDD            Z2, Z12, Z12
+	VPMOVZXBD         (R9), Z14
+	VPANDD            splat0000000f<>+0(SB), Z14, Z14
+	VCVTDQ2PS         Z14, Z14
+	VMULPS            Z3, Z14, Z14
+	VPMOVZXBD         16(R9), Z15
+	VPANDD            splat0000000f<>+0(SB), Z15, Z15
+	VCVTDQ2PS         Z15, Z15
+	VMULPS            Z3, Z15, Z15
+	VPMOVZXBD         (R9), Z16
+	VPSRLD            $0x04, Z16, Z16
+	VCVTDQ2PS         Z16, Z16
+	VMULPS            Z4, Z16, Z16
+	VPMOVZXBD         16(R9), Z17
+	VPSRLD            $0x04, Z17, Z17
+	VCVTDQ2PS         Z17, Z17
+	VMULPS            Z4, Z17, Z17
 	VPXORD            Z13, Z13, Z13
 	VPXORD            Z18, Z18, Z18
 	VPDPBUSD.BCST     (SI), Z5, Z13
@@ -301,46 +295,40 @@ block:
 	MOVQ       $0x00000008, R8
 
 part:
-	PREFETCHT0 1344(AX)
-	PREFETCHT0 1408(AX)
-
-	// Unsigned codes of the part's 8 groups of 4 columns.
-	VMOVDQU32 (AX), Z14
-	VPANDD    Z3, Z14, Z6
-	VPSRLD    $0x02, Z14, Z7
-	VPANDD    Z3, Z7, Z7
-	VPSRLD    $0x04, Z14, Z8
-	VPANDD    Z3, Z8, Z8
-	VPSRLD    $0x06, Z14, Z9
-	VPANDD    Z3, Z9, Z9
-	VMOVDQU32 64(AX), Z14
-	VPANDD    Z3, Z14, Z10
-	VPSRLD    $0x02, Z14, Z11
-	VPANDD    Z3, Z11, Z11
-	VPSRLD    $0x04, Z14, Z12
-	VPANDD    Z3, Z12, Z12
-	VPSRLD    $0x06, Z14, Z13
-	VPANDD    Z3, Z13, Z13
-
-	// Scales (and mins) of the part's rows.
-	VPMOVZXBD (R9), Z15
-	VPANDD    splat0000000f<>+0(SB), Z15, Z15
-	VCVTDQ2PS Z15, Z15
-	VMULPS    Z4, Z15, Z15
-	VPMOVZXBD 16(R9), Z16
-	VPANDD    splat0000000f<>+0(SB), Z16, Z16
-	VCVTDQ2PS Z16, Z16
-	VMULPS    Z4, Z16, Z16
-	VPMOVZXBD (R9), Z17
-	VPSRLD    $0x04, Z17, Z17
-	VCVTDQ2PS Z17, Z17
-	VMULPS    Z5, Z17, Z17
-	VPMOVZXBD 16(R9), Z18
-	VPSRLD    $0x04, Z18, Z18
-	VCVTDQ2PS Z18, Z18
-	VMULPS    Z5, Z18, Z18
-
-	// Integer products, scale times activation scale, multiply-add; then mins.
+	PREFETCHT0        1344(AX)
+	PREFETCHT0        1408(AX)
+	VMOVDQU32         (AX), Z14
+	VPANDD            Z3, Z14, Z6
+	VPSRLD            $0x02, Z14, Z7
+	VPANDD            Z3, Z7, Z7
+	VPSRLD            $0x04, Z14, Z8
+	VPANDD            Z3, Z8, Z8
+	VPSRLD            $0x06, Z14, Z9
+	VPANDD            Z3, Z9, Z9
+	VMOVDQU32         64(AX), Z14
+	VPANDD            Z3, Z14, Z10
+	VPSRLD            $0x02, Z14, Z11
+	VPANDD            Z3, Z11, Z11
+	VPSRLD            $0x04, Z14, Z12
+	VPANDD            Z3, Z12, Z12
+	VPSRLD            $0x06, Z14, Z13
+	VPANDD            Z3, Z13, Z13
+	VPMOVZXBD         (R9), Z15
+	VPANDD            splat0000000f<>+0(SB), Z15, Z15
+	VCVTDQ2PS         Z15, Z15
+	VMULPS            Z4, Z15, Z15
+	VPMOVZXBD         16(R9), Z16
+	VPANDD            splat0000000f<>+0(SB), Z16, Z16
+	VCVTDQ2PS         Z16, Z16
+	VMULPS            Z4, Z16, Z16
+	VPMOVZXBD         (R9), Z17
+	VPSRLD            $0x04, Z17, Z17
+	VCVTDQ2PS         Z17, Z17
+	VMULPS            Z5, Z17, Z17
+	VPMOVZXBD         16(R9), Z18
+	VPSRLD            $0x04, Z18, Z18
+	VCVTDQ2PS         Z18, Z18
+	VMULPS            Z5, Z18, Z18
 	VPXORD            Z14, Z14, Z14
 	VPXORD            Z19, Z19, Z19
 	VPXORD            Z20, Z20, Z20
@@ -456,46 +444,40 @@ block:
 	MOVQ       $0x00000008, R9
 
 part:
-	PREFETCHT0 1344(AX)
-	PREFETCHT0 1408(AX)
-
-	// Unsigned codes of the part's 8 groups of 4 columns.
-	VMOVDQU32 (AX), Z15
-	VPANDD    Z4, Z15, Z7
-	VPSRLD    $0x02, Z15, Z8
-	VPANDD    Z4, Z8, Z8
-	VPSRLD    $0x04, Z15, Z9
-	VPANDD    Z4, Z9, Z9
-	VPSRLD    $0x06, Z15, Z10
-	VPANDD    Z4, Z10, Z10
-	VMOVDQU32 64(AX), Z15
-	VPANDD    Z4, Z15, Z11
-	VPSRLD    $0x02, Z15, Z12
-	VPANDD    Z4, Z12, Z12
-	VPSRLD    $0x04, Z15, Z13
-	VPANDD    Z4, Z13, Z13
-	VPSRLD    $0x06, Z15, Z14
-	VPANDD    Z4, Z14, Z14
-
-	// Scales (and mins) of the part's rows.
-	VPMOVZXBD (R10), Z16
-	VPANDD    splat0000000f<>+0(SB), Z16, Z16
-	VCVTDQ2PS Z16, Z16
-	VMULPS    Z5, Z16, Z16
-	VPMOVZXBD 16(R10), Z17
-	VPANDD    splat0000000f<>+0(SB), Z17, Z17
-	VCVTDQ2PS Z17, Z17
-	VMULPS    Z5, Z17, Z17
-	VPMOVZXBD (R10), Z18
-	VPSRLD    $0x04, Z18, Z18
-	VCVTDQ2PS Z18, Z18
-	VMULPS    Z6, Z18, Z18
-	VPMOVZXBD 16(R10), Z19
-	VPSRLD    $0x04, Z19, Z19
-	VCVTDQ2PS Z19, Z19
-	VMULPS    Z6, Z19, Z19
-
-	// Integer products, scale times activation scale, multiply-add; then mins.
+	PREFETCHT0        1344(AX)
+	PREFETCHT0        1408(AX)
+	VMOVDQU32         (AX), Z15
+	VPANDD            Z4, Z15, Z7
+	VPSRLD            $0x02, Z15, Z8
+	VPANDD            Z4, Z8, Z8
+	VPSRLD            $0x04, Z15, Z9
+	VPANDD            Z4, Z9, Z9
+	VPSRLD            $0x06, Z15, Z10
+	VPANDD            Z4, Z10, Z10
+	VMOVDQU32         64(AX), Z15
+	VPANDD            Z4, Z15, Z11
+	VPSRLD            $0x02, Z15, Z12
+	VPANDD            Z4, Z12, Z12
+	VPSRLD            $0x04, Z15, Z13
+	VPANDD            Z4, Z13, Z13
+	VPSRLD            $0x06, Z15, Z14
+	VPANDD            Z4, Z14, Z14
+	VPMOVZXBD         (R10), Z16
+	VPANDD            splat0000000f<>+0(SB), Z16, Z16
+	VCVTDQ2PS         Z16, Z16
+	VMULPS            Z5, Z16, Z16
+	VPMOVZXBD         16(R10), Z17
+	VPANDD            splat0000000f<>+0(SB), Z17, Z17
+	VCVTDQ2PS         Z17, Z17
+	VMULPS            Z5, Z17, Z17
+	VPMOVZXBD         (R10), Z18
+	VPSRLD            $0x04, Z18, Z18
+	VCVTDQ2PS         Z18, Z18
+	VMULPS            Z6, Z18, Z18
+	VPMOVZXBD         16(R10), Z19
+	VPSRLD            $0x04, Z19, Z19
+	VCVTDQ2PS         Z19, Z19
+	VMULPS            Z6, Z19, Z19
 	VPXORD            Z15, Z15, Z15
 	VPXORD            Z20, Z20, Z20
 	VPXORD            Z21, Z21, Z21
@@ -632,46 +614,40 @@ block:
 	MOVQ       $0x00000008, R9
 
 part:
-	PREFETCHT0 1344(AX)
-	PREFETCHT0 1408(AX)
-
-	// Unsigned codes of the part's 8 groups of 4 columns.
-	VMOVDQU32 (AX), Z16
-	VPANDD    Z5, Z16, Z8
-	VPSRLD    $0x02, Z16, Z9
-	VPANDD    Z5, Z9, Z9
-	VPSRLD    $0x04, Z16, Z10
-	VPANDD    Z5, Z10, Z10
-	VPSRLD    $0x06, Z16, Z11
-	VPANDD    Z5, Z11, Z11
-	VMOVDQU32 64(AX), Z16
-	VPANDD    Z5, Z16, Z12
-	VPSRLD    $0x02, Z16, Z13
-	VPANDD    Z5, Z13, Z13
-	VPSRLD    $0x04, Z16, Z14
-	VPANDD    Z5, Z14, Z14
-	VPSRLD    $0x06, Z16, Z15
-	VPANDD    Z5, Z15, Z15
-
-	// Scales (and mins) of the part's rows.
-	VPMOVZXBD (R10), Z17
-	VPANDD    splat0000000f<>+0(SB), Z17, Z17
-	VCVTDQ2PS Z17, Z17
-	VMULPS    Z6, Z17, Z17
-	VPMOVZXBD 16(R10), Z18
-	VPANDD    splat0000000f<>+0(SB), Z18, Z18
-	VCVTDQ2PS Z18, Z18
-	VMULPS    Z6, Z18, Z18
-	VPMOVZXBD (R10), Z19
-	VPSRLD    $0x04, Z19, Z19
-	VCVTDQ2PS Z19, Z19
-	VMULPS    Z7, Z19, Z19
-	VPMOVZXBD 16(R10), Z20
-	VPSRLD    $0x04, Z20, Z20
-	VCVTDQ2PS Z20, Z20
-	VMULPS    Z7, Z20, Z20
-
-	// Integer products, scale times activation scale, multiply-add; then mins.
+	PREFETCHT0        1344(AX)
+	PREFETCHT0        1408(AX)
+	VMOVDQU32         (AX), Z16
+	VPANDD            Z5, Z16, Z8
+	VPSRLD            $0x02, Z16, Z9
+	VPANDD            Z5, Z9, Z9
+	VPSRLD            $0x04, Z16, Z10
+	VPANDD            Z5, Z10, Z10
+	VPSRLD            $0x06, Z16, Z11
+	VPANDD            Z5, Z11, Z11
+	VMOVDQU32         64(AX), Z16
+	VPANDD            Z5, Z16, Z12
+	VPSRLD            $0x02, Z16, Z13
+	VPANDD            Z5, Z13, Z13
+	VPSRLD            $0x04, Z16, Z14
+	VPANDD            Z5, Z14, Z14
+	VPSRLD            $0x06, Z16, Z15
+	VPANDD            Z5, Z15, Z15
+	VPMOVZXBD         (R10), Z17
+	VPANDD            splat0000000f<>+0(SB), Z17, Z17
+	VCVTDQ2PS         Z17, Z17
+	VMULPS            Z6, Z17, Z17
+	VPMOVZXBD         16(R10), Z18
+	VPANDD            splat0000000f<>+0(SB), Z18, Z18
+	VCVTDQ2PS         Z18, Z18
+	VMULPS            Z6, Z18, Z18
+	VPMOVZXBD         (R10), Z19
+	VPSRLD            $0x04, Z19, Z19
+	VCVTDQ2PS         Z19, Z19
+	VMULPS            Z7, Z19, Z19
+	VPMOVZXBD         16(R10), Z20
+	VPSRLD            $0x04, Z20, Z20
+	VCVTDQ2PS         Z20, Z20
+	VMULPS            Z7, Z20, Z20
 	VPXORD            Z16, Z16, Z16
 	VPXORD            Z21, Z21, Z21
 	VPXORD            Z22, Z22, Z22
@@ -830,46 +806,40 @@ block:
 	MOVQ       $0x00000008, R10
 
 part:
-	PREFETCHT0 1344(AX)
-	PREFETCHT0 1408(AX)
-
-	// Unsigned codes of the part's 8 groups of 4 columns.
-	VMOVDQU32 (AX), Z17
-	VPANDD    Z6, Z17, Z9
-	VPSRLD    $0x02, Z17, Z10
-	VPANDD    Z6, Z10, Z10
-	VPSRLD    $0x04, Z17, Z11
-	VPANDD    Z6, Z11, Z11
-	VPSRLD    $0x06, Z17, Z12
-	VPANDD    Z6, Z12, Z12
-	VMOVDQU32 64(AX), Z17
-	VPANDD    Z6, Z17, Z13
-	VPSRLD    $0x02, Z17, Z14
-	VPANDD    Z6, Z14, Z14
-	VPSRLD    $0x04, Z17, Z15
-	VPANDD    Z6, Z15, Z15
-	VPSRLD    $0x06, Z17, Z16
-	VPANDD    Z6, Z16, Z16
-
-	// Scales (and mins) of the part's rows.
-	VPMOVZXBD (R11), Z18
-	VPANDD    splat0000000f<>+0(SB), Z18, Z18
-	VCVTDQ2PS Z18, Z18
-	VMULPS    Z7, Z18, Z18
-	VPMOVZXBD 16(R11), Z19
-	VPANDD    splat0000000f<>+0(SB), Z19, Z19
-	VCVTDQ2PS Z19, Z19
-	VMULPS    Z7, Z19, Z19
-	VPMOVZXBD (R11), Z20
-	VPSRLD    $0x04, Z20, Z20
-	VCVTDQ2PS Z20, Z20
-	VMULPS    Z8, Z20, Z20
-	VPMOVZXBD 16(R11), Z21
-	VPSRLD    $0x04, Z21, Z21
-	VCVTDQ2PS Z21, Z21
-	VMULPS    Z8, Z21, Z21
-
-	// Integer products, scale times activation scale, multiply-add; then mins.
+	PREFETCHT0        1344(AX)
+	PREFETCHT0        1408(AX)
+	VMOVDQU32         (AX), Z17
+	VPANDD            Z6, Z17, Z9
+	VPSRLD            $0x02, Z17, Z10
+	VPANDD            Z6, Z10, Z10
+	VPSRLD            $0x04, Z17, Z11
+	VPANDD            Z6, Z11, Z11
+	VPSRLD            $0x06, Z17, Z12
+	VPANDD            Z6, Z12, Z12
+	VMOVDQU32         64(AX), Z17
+	VPANDD            Z6, Z17, Z13
+	VPSRLD            $0x02, Z17, Z14
+	VPANDD            Z6, Z14, Z14
+	VPSRLD            $0x04, Z17, Z15
+	VPANDD            Z6, Z15, Z15
+	VPSRLD            $0x06, Z17, Z16
+	VPANDD            Z6, Z16, Z16
+	VPMOVZXBD         (R11), Z18
+	VPANDD            splat0000000f<>+0(SB), Z18, Z18
+	VCVTDQ2PS         Z18, Z18
+	VMULPS            Z7, Z18, Z18
+	VPMOVZXBD         16(R11), Z19
+	VPANDD            splat0000000f<>+0(SB), Z19, Z19
+	VCVTDQ2PS         Z19, Z19
+	VMULPS            Z7, Z19, Z19
+	VPMOVZXBD         (R11), Z20
+	VPSRLD            $0x04, Z20, Z20
+	VCVTDQ2PS         Z20, Z20
+	VMULPS            Z8, Z20, Z20
+	VPMOVZXBD         16(R11), Z21
+	VPSRLD            $0x04, Z21, Z21
+	VCVTDQ2PS         Z21, Z21
+	VMULPS            Z8, Z21, Z21
 	VPXORD            Z17, Z17, Z17
 	VPXORD            Z22, Z22, Z22
 	VPXORD            Z23, Z23, Z23
@@ -1049,46 +1019,40 @@ block:
 	MOVQ       $0x00000008, R10
 
 part:
-	PREFETCHT0 1344(AX)
-	PREFETCHT0 1408(AX)
-
-	// Unsigned codes of the part's 8 groups of 4 columns.
-	VMOVDQU32 (AX), Z18
-	VPANDD    Z7, Z18, Z10
-	VPSRLD    $0x02, Z18, Z11
-	VPANDD    Z7, Z11, Z11
-	VPSRLD    $0x04, Z18, Z12
-	VPANDD    Z7, Z12, Z12
-	VPSRLD    $0x06, Z18, Z13
-	VPANDD    Z7, Z13, Z13
-	VMOVDQU32 64(AX), Z18
-	VPANDD    Z7, Z18, Z14
-	VPSRLD    $0x02, Z18, Z15
-	VPANDD    Z7, Z15, Z15
-	VPSRLD    $0x04, Z18, Z16
-	VPANDD    Z7, Z16, Z16
-	VPSRLD    $0x06, Z18, Z17
-	VPANDD    Z7, Z17, Z17
-
-	// Scales (and mins) of the part's rows.
-	VPMOVZXBD (R11), Z19
-	VPANDD    splat0000000f<>+0(SB), Z19, Z19
-	VCVTDQ2PS Z19, Z19
-	VMULPS    Z8, Z19, Z19
-	VPMOVZXBD 16(R11), Z20
-	VPANDD    splat0000000f<>+0(SB), Z20, Z20
-	VCVTDQ2PS Z20, Z20
-	VMULPS    Z8, Z20, Z20
-	VPMOVZXBD (R11), Z21
-	VPSRLD    $0x04, Z21, Z21
-	VCVTDQ2PS Z21, Z21
-	VMULPS    Z9, Z21, Z21
-	VPMOVZXBD 16(R11), Z22
-	VPSRLD    $0x04, Z22, Z22
-	VCVTDQ2PS Z22, Z22
-	VMULPS    Z9, Z22, Z22
-
-	// Integer products, scale times activation scale, multiply-add; then mins.
+	PREFETCHT0        1344(AX)
+	PREFETCHT0        1408(AX)
+	VMOVDQU32         (AX), Z18
+	VPANDD            Z7, Z18, Z10
+	VPSRLD            $0x02, Z18, Z11
+	VPANDD            Z7, Z11, Z11
+	VPSRLD            $0x04, Z18, Z12
+	VPANDD            Z7, Z12, Z12
+	VPSRLD            $0x06, Z18, Z13
+	VPANDD            Z7, Z13, Z13
+	VMOVDQU32         64(AX), Z18
+	VPANDD            Z7, Z18, Z14
+	VPSRLD            $0x02, Z18, Z15
+	VPANDD            Z7, Z15, Z15
+	VPSRLD            $0x04, Z18, Z16
+	VPANDD            Z7, Z16, Z16
+	VPSRLD            $0x06, Z18, Z17
+	VPANDD            Z7, Z17, Z17
+	VPMOVZXBD         (R11), Z19
+	VPANDD            splat0000000f<>+0(SB), Z19, Z19
+	VCVTDQ2PS         Z19, Z19
+	VMULPS            Z8, Z19, Z19
+	VPMOVZXBD         16(R11), Z20
+	VPANDD            splat0000000f<>+0(SB), Z20, Z20
+	VCVTDQ2PS         Z20, Z20
+	VMULPS            Z8, Z20, Z20
+	VPMOVZXBD         (R11), Z21
+	VPSRLD            $0x04, Z21, Z21
+	VCVTDQ2PS         Z21, Z21
+	VMULPS            Z9, Z21, Z21
+	VPMOVZXBD         16(R11), Z22
+	VPSRLD            $0x04, Z22, Z22
+	VCVTDQ2PS         Z22, Z22
+	VMULPS            Z9, Z22, Z22
 	VPXORD            Z18, Z18, Z18
 	VPXORD            Z23, Z23, Z23
 	VPXORD            Z24, Z24, Z24
@@ -1290,46 +1254,40 @@ block:
 	MOVQ       $0x00000008, R11
 
 part:
-	PREFETCHT0 1344(AX)
-	PREFETCHT0 1408(AX)
-
-	// Unsigned codes of the part's 8 groups of 4 columns.
-	VMOVDQU32 (AX), Z19
-	VPANDD    Z8, Z19, Z11
-	VPSRLD    $0x02, Z19, Z12
-	VPANDD    Z8, Z12, Z12
-	VPSRLD    $0x04, Z19, Z13
-	VPANDD    Z8, Z13, Z13
-	VPSRLD    $0x06, Z19, Z14
-	VPANDD    Z8, Z14, Z14
-	VMOVDQU32 64(AX), Z19
-	VPANDD    Z8, Z19, Z15
-	VPSRLD    $0x02, Z19, Z16
-	VPANDD    Z8, Z16, Z16
-	VPSRLD    $0x04, Z19, Z17
-	VPANDD    Z8, Z17, Z17
-	VPSRLD    $0x06, Z19, Z18
-	VPANDD    Z8, Z18, Z18
-
-	// Scales (and mins) of the part's rows.
-	VPMOVZXBD (R12), Z20
-	VPANDD    splat0000000f<>+0(SB), Z20, Z20
-	VCVTDQ2PS Z20, Z20
-	VMULPS    Z9, Z20, Z20
-	VPMOVZXBD 16(R12), Z21
-	VPANDD    splat0000000f<>+0(SB), Z21, Z21
-	VCVTDQ2PS Z21, Z21
-	VMULPS    Z9, Z21, Z21
-	VPMOVZXBD (R12), Z22
-	VPSRLD    $0x04, Z22, Z22
-	VCVTDQ2PS Z22, Z22
-	VMULPS    Z10, Z22, Z22
-	VPMOVZXBD 16(R12), Z23
-	VPSRLD    $0x04, Z23, Z23
-	VCVTDQ2PS Z23, Z23
-	VMULPS    Z10, Z23, Z23
-
-	// Integer products, scale times activation scale, multiply-add; then mins.
+	PREFETCHT0        1344(AX)
+	PREFETCHT0        1408(AX)
+	VMOVDQU32         (AX), Z19
+	VPANDD            Z8, Z19, Z11
+	VPSRLD            $0x02, Z19, Z12
+	VPANDD            Z8, Z12, Z12
+	VPSRLD            $0x04, Z19, Z13
+	VPANDD            Z8, Z13, Z13
+	VPSRLD            $0x06, Z19, Z14
+	VPANDD            Z8, Z14, Z14
+	VMOVDQU32         64(AX), Z19
+	VPANDD            Z8, Z19, Z15
+	VPSRLD            $0x02, Z19, Z16
+	VPANDD            Z8, Z16, Z16
+	VPSRLD            $0x04, Z19, Z17
+	VPANDD            Z8, Z17, Z17
+	VPSRLD            $0x06, Z19, Z18
+	VPANDD            Z8, Z18, Z18
+	VPMOVZXBD         (R12), Z20
+	VPANDD            splat0000000f<>+0(SB), Z20, Z20
+	VCVTDQ2PS         Z20, Z20
+	VMULPS            Z9, Z20, Z20
+	VPMOVZXBD         16(R12), Z21
+	VPANDD            splat0000000f<>+0(SB), Z21, Z21
+	VCVTDQ2PS         Z21, Z21
+	VMULPS            Z9, Z21, Z21
+	VPMOVZXBD         (R12), Z22
+	VPSRLD            $0x04, Z22, Z22
+	VCVTDQ2PS         Z22, Z22
+	VMULPS            Z10, Z22, Z22
+	VPMOVZXBD         16(R12), Z23
+	VPSRLD            $0x04, Z23, Z23
+	VCVTDQ2PS         Z23, Z23
+	VMULPS            Z10, Z23, Z23
 	VPXORD            Z19, Z19, Z19
 	VPXORD            Z24, Z24, Z24
 	VPXORD            Z25, Z25, Z25

@@ -52,48 +52,42 @@ block:
 	MOVQ       $0x00000008, R14
 
 part:
-	PREFETCHT0 1344(AX)
-	PREFETCHT0 1408(AX)
-
-	// Unsigned codes of the part's 8 groups of 4 columns.
-	VMOVDQU32 (AX), Z24
-	VPANDD    splat03030303<>+0(SB), Z24, Z16
-	VPSRLD    $0x02, Z24, Z17
-	VPANDD    splat03030303<>+0(SB), Z17, Z17
-	VPSRLD    $0x04, Z24, Z18
-	VPANDD    splat03030303<>+0(SB), Z18, Z18
-	VPSRLD    $0x06, Z24, Z19
-	VPANDD    splat03030303<>+0(SB), Z19, Z19
-	VMOVDQU32 64(AX), Z24
-	VPANDD    splat03030303<>+0(SB), Z24, Z20
-	VPSRLD    $0x02, Z24, Z21
-	VPANDD    splat03030303<>+0(SB), Z21, Z21
-	VPSRLD    $0x04, Z24, Z22
-	VPANDD    splat03030303<>+0(SB), Z22, Z22
-	VPSRLD    $0x06, Z24, Z23
-	VPANDD    splat03030303<>+0(SB), Z23, Z23
-
-	// Scales (and mins) of the part's rows.
-	VCVTPH2PS (R12), Z25
-	VPMOVZXBD (R13), Z26
-	VPANDD    splat0000000f<>+0(SB), Z26, Z26
-	VCVTDQ2PS Z26, Z26
-	VMULPS    Z25, Z26, Z26
-	VPMOVZXBD 16(R13), Z27
-	VPANDD    splat0000000f<>+0(SB), Z27, Z27
-	VCVTDQ2PS Z27, Z27
-	VMULPS    Z25, Z27, Z27
-	VCVTPH2PS 32(R12), Z25
-	VPMOVZXBD (R13), Z28
-	VPSRLD    $0x04, Z28, Z28
-	VCVTDQ2PS Z28, Z28
-	VMULPS    Z25, Z28, Z28
-	VPMOVZXBD 16(R13), Z29
-	VPSRLD    $0x04, Z29, Z29
-	VCVTDQ2PS Z29, Z29
-	VMULPS    Z25, Z29, Z29
-
-	// Integer products, scale times activation scale, multiply-add; then mins.
+	PREFETCHT0        1344(AX)
+	PREFETCHT0        1408(AX)
+	VMOVDQU32         (AX), Z24
+	VPANDD            splat03030303<>+0(SB), Z24, Z16
+	VPSRLD            $0x02, Z24, Z17
+	VPANDD            splat03030303<>+0(SB), Z17, Z17
+	VPSRLD            $0x04, Z24, Z18
+	VPANDD            splat03030303<>+0(SB), Z18, Z18
+	VPSRLD            $0x06, Z24, Z19
+	VPANDD            splat03030303<>+0(SB), Z19, Z19
+	VMOVDQU32         64(AX), Z24
+	VPANDD            splat03030303<>+0(SB), Z24, Z20
+	VPSRLD            $0x02, Z24, Z21
+	VPANDD            splat03030303<>+0(SB), Z21, Z21
+	VPSRLD            $0x04, Z24, Z22
+	VPANDD            splat03030303<>+0(SB), Z22, Z22
+	VPSRLD            $0x06, Z24, Z23
+	VPANDD            splat03030303<>+0(SB), Z23, Z23
+	VCVTPH2PS         (R12), Z25
+	VPMOVZXBD         (R13), Z26
+	VPANDD            splat0000000f<>+0(SB), Z26, Z26
+	VCVTDQ2PS         Z26, Z26
+	VMULPS            Z25, Z26, Z26
+	VPMOVZXBD         16(R13), Z27
+	VPANDD            splat0000000f<>+0(SB), Z27, Z27
+	VCVTDQ2PS         Z27, Z27
+	VMULPS            Z25, Z27, Z27
+	VCVTPH2PS         32(R12), Z25
+	VPMOVZXBD         (R13), Z28
+	VPSRLD            $0x04, Z28, Z28
+	VCVTDQ2PS         Z28, Z28
+	VMULPS            Z25, Z28, Z28
+	VPMOVZXBD         16(R13), Z29
+	VPSRLD            $0x04, Z29, Z29
+	VCVTDQ2PS         Z29, Z29
+	VMULPS            Z25, Z29, Z29
 	VPXORD            Z24, Z24, Z24
 	VPXORD            Z30, Z30, Z30
 	VPXORD            Z31, Z31, Z31

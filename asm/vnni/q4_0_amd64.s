@@ -111,34 +111,28 @@ tile:
 	JE     store
 
 block:
-	PREFETCHT0 2304(AX)
-	PREFETCHT0 2368(AX)
-	PREFETCHT0 2432(AX)
-	PREFETCHT0 2496(AX)
-	PREFETCHT0 2560(AX)
-
-	// Unsigned codes of the part's 8 groups of 4 columns.
-	VMOVDQU32 (AX), Z11
-	VPANDD    Z2, Z11, Z3
-	VPSRLD    $0x04, Z11, Z11
-	VPANDD    Z2, Z11, Z7
-	VMOVDQU32 64(AX), Z11
-	VPANDD    Z2, Z11, Z4
-	VPSRLD    $0x04, Z11, Z11
-	VPANDD    Z2, Z11, Z8
-	VMOVDQU32 128(AX), Z11
-	VPANDD    Z2, Z11, Z5
-	VPSRLD    $0x04, Z11, Z11
-	VPANDD    Z2, Z11, Z9
-	VMOVDQU32 192(AX), Z11
-	VPANDD    Z2, Z11, Z6
-	VPSRLD    $0x04, Z11, Z11
-	VPANDD    Z2, Z11, Z10
-
-	// Scales (and mins) of the part's rows.
-	VCVTPH2PS 256(AX), Z12
-
-	// Integer products, scale times activation scale, multiply-add; then mins.
+	PREFETCHT0    2304(AX)
+	PREFETCHT0    2368(AX)
+	PREFETCHT0    2432(AX)
+	PREFETCHT0    2496(AX)
+	PREFETCHT0    2560(AX)
+	VMOVDQU32     (AX), Z11
+	VPANDD        Z2, Z11, Z3
+	VPSRLD        $0x04, Z11, Z11
+	VPANDD        Z2, Z11, Z7
+	VMOVDQU32     64(AX), Z11
+	VPANDD        Z2, Z11, Z4
+	VPSRLD        $0x04, Z11, Z11
+	VPANDD        Z2, Z11, Z8
+	VMOVDQU32     128(AX), Z11
+	VPANDD        Z2, Z11, Z5
+	VPSRLD        $0x04, Z11, Z11
+	VPANDD        Z2, Z11, Z9
+	VMOVDQU32     192(AX), Z11
+	VPANDD        Z2, Z11, Z6
+	VPSRLD        $0x04, Z11, Z11
+	VPANDD        Z2, Z11, Z10
+	VCVTPH2PS     256(AX), Z12
 	VPBROADCASTD  60(SI), Z11
 	VPBROADCASTD  60(SI)(BX*1), Z13
 	VPDPBUSD.BCST (SI), Z3, Z11
@@ -204,34 +198,28 @@ tile:
 	JE     store
 
 block:
-	PREFETCHT0 2304(AX)
-	PREFETCHT0 2368(AX)
-	PREFETCHT0 2432(AX)
-	PREFETCHT0 2496(AX)
-	PREFETCHT0 2560(AX)
-
-	// Unsigned codes of the part's 8 groups of 4 columns.
-	VMOVDQU32 (AX), Z12
-	VPANDD    Z3, Z12, Z4
-	VPSRLD    $0x04, Z12, Z12
-	VPANDD    Z3, Z12, Z8
-	VMOVDQU32 64(AX), Z12
-	VPANDD    Z3, Z12, Z5
-	VPSRLD    $0x04, Z12, Z12
-	VPANDD    Z3, Z12, Z9
-	VMOVDQU32 128(AX), Z12
-	VPANDD    Z3, Z12, Z6
-	VPSRLD    $0x04, Z12, Z12
-	VPANDD    Z3, Z12, Z10
-	VMOVDQU32 192(AX), Z12
-	VPANDD    Z3, Z12, Z7
-	VPSRLD    $0x04, Z12, Z12
-	VPANDD    Z3, Z12, Z11
-
-	// Scales (and mins) of the part's rows.
-	VCVTPH2PS 256(AX), Z13
-
-	// Integer products, scale times activation scale, multiply-add; then mins.
+	PREFETCHT0    2304(AX)
+	PREFETCHT0    2368(AX)
+	PREFETCHT0    2432(AX)
+	PREFETCHT0    2496(AX)
+	PREFETCHT0    2560(AX)
+	VMOVDQU32     (AX), Z12
+	VPANDD        Z3, Z12, Z4
+	VPSRLD        $0x04, Z12, Z12
+	VPANDD        Z3, Z12, Z8
+	VMOVDQU32     64(AX), Z12
+	VPANDD        Z3, Z12, Z5
+	VPSRLD        $0x04, Z12, Z12
+	VPANDD        Z3, Z12, Z9
+	VMOVDQU32     128(AX), Z12
+	VPANDD        Z3, Z12, Z6
+	VPSRLD        $0x04, Z12, Z12
+	VPANDD        Z3, Z12, Z10
+	VMOVDQU32     192(AX), Z12
+	VPANDD        Z3, Z12, Z7
+	VPSRLD        $0x04, Z12, Z12
+	VPANDD        Z3, Z12, Z11
+	VCVTPH2PS     256(AX), Z13
 	VPBROADCASTD  60(SI), Z12
 	VPBROADCASTD  60(SI)(BX*1), Z14
 	VPBROADCASTD  60(SI)(BX*2), Z15
@@ -313,34 +301,28 @@ tile:
 	JE     store
 
 block:
-	PREFETCHT0 2304(AX)
-	PREFETCHT0 2368(AX)
-	PREFETCHT0 2432(AX)
-	PREFETCHT0 2496(AX)
-	PREFETCHT0 2560(AX)
-
-	// Unsigned codes of the part's 8 groups of 4 columns.
-	VMOVDQU32 (AX), Z13
-	VPANDD    Z4, Z13, Z5
-	VPSRLD    $0x04, Z13, Z13
-	VPANDD    Z4, Z13, Z9
-	VMOVDQU32 64(AX), Z13
-	VPANDD    Z4, Z13, Z6
-	VPSRLD    $0x04, Z13, Z13
-	VPANDD    Z4, Z13, Z10
-	VMOVDQU32 128(AX), Z13
-	VPANDD    Z4, Z13, Z7
-	VPSRLD    $0x04, Z13, Z13
-	VPANDD    Z4, Z13, Z11
-	VMOVDQU32 192(AX), Z13
-	VPANDD    Z4, Z13, Z8
-	VPSRLD    $0x04, Z13, Z13
-	VPANDD    Z4, Z13, Z12
-
-	// Scales (and mins) of the part's rows.
-	VCVTPH2PS 256(AX), Z14
-
-	// Integer products, scale times activation scale, multiply-add; then mins.
+	PREFETCHT0    2304(AX)
+	PREFETCHT0    2368(AX)
+	PREFETCHT0    2432(AX)
+	PREFETCHT0    2496(AX)
+	PREFETCHT0    2560(AX)
+	VMOVDQU32     (AX), Z13
+	VPANDD        Z4, Z13, Z5
+	VPSRLD        $0x04, Z13, Z13
+	VPANDD        Z4, Z13, Z9
+	VMOVDQU32     64(AX), Z13
+	VPANDD        Z4, Z13, Z6
+	VPSRLD        $0x04, Z13, Z13
+	VPANDD        Z4, Z13, Z10
+	VMOVDQU32     128(AX), Z13
+	VPANDD        Z4, Z13, Z7
+	VPSRLD        $0x04, Z13, Z13
+	VPANDD        Z4, Z13, Z11
+	VMOVDQU32     192(AX), Z13
+	VPANDD        Z4, Z13, Z8
+	VPSRLD        $0x04, Z13, Z13
+	VPANDD        Z4, Z13, Z12
+	VCVTPH2PS     256(AX), Z14
 	VPBROADCASTD  60(SI), Z13
 	VPBROADCASTD  60(SI)(BX*1), Z15
 	VPBROADCASTD  60(SI)(BX*2), Z16
@@ -437,34 +419,28 @@ tile:
 	JE     store
 
 block:
-	PREFETCHT0 2304(AX)
-	PREFETCHT0 2368(AX)
-	PREFETCHT0 2432(AX)
-	PREFETCHT0 2496(AX)
-	PREFETCHT0 2560(AX)
-
-	// Unsigned codes of the part's 8 groups of 4 columns.
-	VMOVDQU32 (AX), Z14
-	VPANDD    Z5, Z14, Z6
-	VPSRLD    $0x04, Z14, Z14
-	VPANDD    Z5, Z14, Z10
-	VMOVDQU32 64(AX), Z14
-	VPANDD    Z5, Z14, Z7
-	VPSRLD    $0x04, Z14, Z14
-	VPANDD    Z5, Z14, Z11
-	VMOVDQU32 128(AX), Z14
-	VPANDD    Z5, Z14, Z8
-	VPSRLD    $0x04, Z14, Z14
-	VPANDD    Z5, Z14, Z12
-	VMOVDQU32 192(AX), Z14
-	VPANDD    Z5, Z14, Z9
-	VPSRLD    $0x04, Z14, Z14
-	VPANDD    Z5, Z14, Z13
-
-	// Scales (and mins) of the part's rows.
-	VCVTPH2PS 256(AX), Z15
-
-	// Integer products, scale times activation scale, multiply-add; then mins.
+	PREFETCHT0    2304(AX)
+	PREFETCHT0    2368(AX)
+	PREFETCHT0    2432(AX)
+	PREFETCHT0    2496(AX)
+	PREFETCHT0    2560(AX)
+	VMOVDQU32     (AX), Z14
+	VPANDD        Z5, Z14, Z6
+	VPSRLD        $0x04, Z14, Z14
+	VPANDD        Z5, Z14, Z10
+	VMOVDQU32     64(AX), Z14
+	VPANDD        Z5, Z14, Z7
+	VPSRLD        $0x04, Z14, Z14
+	VPANDD        Z5, Z14, Z11
+	VMOVDQU32     128(AX), Z14
+	VPANDD        Z5, Z14, Z8
+	VPSRLD        $0x04, Z14, Z14
+	VPANDD        Z5, Z14, Z12
+	VMOVDQU32     192(AX), Z14
+	VPANDD        Z5, Z14, Z9
+	VPSRLD        $0x04, Z14, Z14
+	VPANDD        Z5, Z14, Z13
+	VCVTPH2PS     256(AX), Z15
 	VPBROADCASTD  60(SI), Z14
 	VPBROADCASTD  60(SI)(BX*1), Z16
 	VPBROADCASTD  60(SI)(BX*2), Z17
@@ -577,34 +553,28 @@ tile:
 	JE     store
 
 block:
-	PREFETCHT0 2304(AX)
-	PREFETCHT0 2368(AX)
-	PREFETCHT0 2432(AX)
-	PREFETCHT0 2496(AX)
-	PREFETCHT0 2560(AX)
-
-	// Unsigned codes of the part's 8 groups of 4 columns.
-	VMOVDQU32 (AX), Z15
-	VPANDD    Z6, Z15, Z7
-	VPSRLD    $0x04, Z15, Z15
-	VPANDD    Z6, Z15, Z11
-	VMOVDQU32 64(AX), Z15
-	VPANDD    Z6, Z15, Z8
-	VPSRLD    $0x04, Z15, Z15
-	VPANDD    Z6, Z15, Z12
-	VMOVDQU32 128(AX), Z15
-	VPANDD    Z6, Z15, Z9
-	VPSRLD    $0x04, Z15, Z15
-	VPANDD    Z6, Z15, Z13
-	VMOVDQU32 192(AX), Z15
-	VPANDD    Z6, Z15, Z10
-	VPSRLD    $0x04, Z15, Z15
-	VPANDD    Z6, Z15, Z14
-
-	// Scales (and mins) of the part's rows.
-	VCVTPH2PS 256(AX), Z16
-
-	// Integer products, scale times activation scale, multiply-add; then mins.
+	PREFETCHT0    2304(AX)
+	PREFETCHT0    2368(AX)
+	PREFETCHT0    2432(AX)
+	PREFETCHT0    2496(AX)
+	PREFETCHT0    2560(AX)
+	VMOVDQU32     (AX), Z15
+	VPANDD        Z6, Z15, Z7
+	VPSRLD        $0x04, Z15, Z15
+	VPANDD        Z6, Z15, Z11
+	VMOVDQU32     64(AX), Z15
+	VPANDD        Z6, Z15, Z8
+	VPSRLD        $0x04, Z15, Z15
+	VPANDD        Z6, Z15, Z12
+	VMOVDQU32     128(AX), Z15
+	VPANDD        Z6, Z15, Z9
+	VPSRLD        $0x04, Z15, Z15
+	VPANDD        Z6, Z15, Z13
+	VMOVDQU32     192(AX), Z15
+	VPANDD        Z6, Z15, Z10
+	VPSRLD        $0x04, Z15, Z15
+	VPANDD        Z6, Z15, Z14
+	VCVTPH2PS     256(AX), Z16
 	VPBROADCASTD  60(SI), Z15
 	VPBROADCASTD  60(SI)(BX*1), Z17
 	VPBROADCASTD  60(SI)(BX*2), Z18
@@ -732,34 +702,28 @@ tile:
 	JE     store
 
 block:
-	PREFETCHT0 2304(AX)
-	PREFETCHT0 2368(AX)
-	PREFETCHT0 2432(AX)
-	PREFETCHT0 2496(AX)
-	PREFETCHT0 2560(AX)
-
-	// Unsigned codes of the part's 8 groups of 4 columns.
-	VMOVDQU32 (AX), Z16
-	VPANDD    Z7, Z16, Z8
-	VPSRLD    $0x04, Z16, Z16
-	VPANDD    Z7, Z16, Z12
-	VMOVDQU32 64(AX), Z16
-	VPANDD    Z7, Z16, Z9
-	VPSRLD    $0x04, Z16, Z16
-	VPANDD    Z7, Z16, Z13
-	VMOVDQU32 128(AX), Z16
-	VPANDD    Z7, Z16, Z10
-	VPSRLD    $0x04, Z16, Z16
-	VPANDD    Z7, Z16, Z14
-	VMOVDQU32 192(AX), Z16
-	VPANDD    Z7, Z16, Z11
-	VPSRLD    $0x04, Z16, Z16
-	VPANDD    Z7, Z16, Z15
-
-	// Scales (and mins) of the part's rows.
-	VCVTPH2PS 256(AX), Z17
-
-	// Integer products, scale times activation scale, multiply-add; then mins.
+	PREFETCHT0    2304(AX)
+	PREFETCHT0    2368(AX)
+	PREFETCHT0    2432(AX)
+	PREFETCHT0    2496(AX)
+	PREFETCHT0    2560(AX)
+	VMOVDQU32     (AX), Z16
+	VPANDD        Z7, Z16, Z8
+	VPSRLD        $0x04, Z16, Z16
+	VPANDD        Z7, Z16, Z12
+	VMOVDQU32     64(AX), Z16
+	VPANDD        Z7, Z16, Z9
+	VPSRLD        $0x04, Z16, Z16
+	VPANDD        Z7, Z16, Z13
+	VMOVDQU32     128(AX), Z16
+	VPANDD        Z7, Z16, Z10
+	VPSRLD        $0x04, Z16, Z16
+	VPANDD        Z7, Z16, Z14
+	VMOVDQU32     192(AX), Z16
+	VPANDD        Z7, Z16, Z11
+	VPSRLD        $0x04, Z16, Z16
+	VPANDD        Z7, Z16, Z15
+	VCVTPH2PS     256(AX), Z17
 	VPBROADCASTD  60(SI), Z16
 	VPBROADCASTD  60(SI)(BX*1), Z18
 	VPBROADCASTD  60(SI)(BX*2), Z19
@@ -903,34 +867,28 @@ tile:
 	JE     store
 
 block:
-	PREFETCHT0 2304(AX)
-	PREFETCHT0 2368(AX)
-	PREFETCHT0 2432(AX)
-	PREFETCHT0 2496(AX)
-	PREFETCHT0 2560(AX)
-
-	// Unsigned codes of the part's 8 groups of 4 columns.
-	VMOVDQU32 (AX), Z17
-	VPANDD    Z8, Z17, Z9
-	VPSRLD    $0x04, Z17, Z17
-	VPANDD    Z8, Z17, Z13
-	VMOVDQU32 64(AX), Z17
-	VPANDD    Z8, Z17, Z10
-	VPSRLD    $0x04, Z17, Z17
-	VPANDD    Z8, Z17, Z14
-	VMOVDQU32 128(AX), Z17
-	VPANDD    Z8, Z17, Z11
-	VPSRLD    $0x04, Z17, Z17
-	VPANDD    Z8, Z17, Z15
-	VMOVDQU32 192(AX), Z17
-	VPANDD    Z8, Z17, Z12
-	VPSRLD    $0x04, Z17, Z17
-	VPANDD    Z8, Z17, Z16
-
-	// Scales (and mins) of the part's rows.
-	VCVTPH2PS 256(AX), Z18
-
-	// Integer products, scale times activation scale, multiply-add; then mins.
+	PREFETCHT0    2304(AX)
+	PREFETCHT0    2368(AX)
+	PREFETCHT0    2432(AX)
+	PREFETCHT0    2496(AX)
+	PREFETCHT0    2560(AX)
+	VMOVDQU32     (AX), Z17
+	VPANDD        Z8, Z17, Z9
+	VPSRLD        $0x04, Z17, Z17
+	VPANDD        Z8, Z17, Z13
+	VMOVDQU32     64(AX), Z17
+	VPANDD        Z8, Z17, Z10
+	VPSRLD        $0x04, Z17, Z17
+	VPANDD        Z8, Z17, Z14
+	VMOVDQU32     128(AX), Z17
+	VPANDD        Z8, Z17, Z11
+	VPSRLD        $0x04, Z17, Z17
+	VPANDD        Z8, Z17, Z15
+	VMOVDQU32     192(AX), Z17
+	VPANDD        Z8, Z17, Z12
+	VPSRLD        $0x04, Z17, Z17
+	VPANDD        Z8, Z17, Z16
+	VCVTPH2PS     256(AX), Z18
 	VPBROADCASTD  60(SI), Z17
 	VPBROADCASTD  60(SI)(BX*1), Z19
 	VPBROADCASTD  60(SI)(BX*2), Z20

@@ -113,35 +113,29 @@ tile:
 	JE     store
 
 block:
-	PREFETCHT0 2560(AX)
-	PREFETCHT0 2624(AX)
-	PREFETCHT0 2688(AX)
-	PREFETCHT0 2752(AX)
-	PREFETCHT0 2816(AX)
-
-	// Unsigned codes of the part's 8 groups of 4 columns.
-	VMOVDQU32 (AX), Z11
-	VPANDD    Z2, Z11, Z3
-	VPSRLD    $0x04, Z11, Z11
-	VPANDD    Z2, Z11, Z7
-	VMOVDQU32 64(AX), Z11
-	VPANDD    Z2, Z11, Z4
-	VPSRLD    $0x04, Z11, Z11
-	VPANDD    Z2, Z11, Z8
-	VMOVDQU32 128(AX), Z11
-	VPANDD    Z2, Z11, Z5
-	VPSRLD    $0x04, Z11, Z11
-	VPANDD    Z2, Z11, Z9
-	VMOVDQU32 192(AX), Z11
-	VPANDD    Z2, Z11, Z6
-	VPSRLD    $0x04, Z11, Z11
-	VPANDD    Z2, Z11, Z10
-
-	// Scales (and mins) of the part's rows.
-	VCVTPH2PS 256(AX), Z12
-	VCVTPH2PS 288(AX), Z13
-
-	// Integer products, scale times activation scale, multiply-add; then mins.
+	PREFETCHT0       2560(AX)
+	PREFETCHT0       2624(AX)
+	PREFETCHT0       2688(AX)
+	PREFETCHT0       2752(AX)
+	PREFETCHT0       2816(AX)
+	VMOVDQU32        (AX), Z11
+	VPANDD           Z2, Z11, Z3
+	VPSRLD           $0x04, Z11, Z11
+	VPANDD           Z2, Z11, Z7
+	VMOVDQU32        64(AX), Z11
+	VPANDD           Z2, Z11, Z4
+	VPSRLD           $0x04, Z11, Z11
+	VPANDD           Z2, Z11, Z8
+	VMOVDQU32        128(AX), Z11
+	VPANDD           Z2, Z11, Z5
+	VPSRLD           $0x04, Z11, Z11
+	VPANDD           Z2, Z11, Z9
+	VMOVDQU32        192(AX), Z11
+	VPANDD           Z2, Z11, Z6
+	VPSRLD           $0x04, Z11, Z11
+	VPANDD           Z2, Z11, Z10
+	VCVTPH2PS        256(AX), Z12
+	VCVTPH2PS        288(AX), Z13
 	VPXORD           Z11, Z11, Z11
 	VPXORD           Z14, Z14, Z14
 	VPDPBUSD.BCST    (SI), Z3, Z11
@@ -209,35 +203,29 @@ tile:
 	JE     store
 
 block:
-	PREFETCHT0 2560(AX)
-	PREFETCHT0 2624(AX)
-	PREFETCHT0 2688(AX)
-	PREFETCHT0 2752(AX)
-	PREFETCHT0 2816(AX)
-
-	// Unsigned codes of the part's 8 groups of 4 columns.
-	VMOVDQU32 (AX), Z12
-	VPANDD    Z3, Z12, Z4
-	VPSRLD    $0x04, Z12, Z12
-	VPANDD    Z3, Z12, Z8
-	VMOVDQU32 64(AX), Z12
-	VPANDD    Z3, Z12, Z5
-	VPSRLD    $0x04, Z12, Z12
-	VPANDD    Z3, Z12, Z9
-	VMOVDQU32 128(AX), Z12
-	VPANDD    Z3, Z12, Z6
-	VPSRLD    $0x04, Z12, Z12
-	VPANDD    Z3, Z12, Z10
-	VMOVDQU32 192(AX), Z12
-	VPANDD    Z3, Z12, Z7
-	VPSRLD    $0x04, Z12, Z12
-	VPANDD    Z3, Z12, Z11
-
-	// Scales (and mins) of the part's rows.
-	VCVTPH2PS 256(AX), Z13
-	VCVTPH2PS 288(AX), Z14
-
-	// Integer products, scale times activation scale, multiply-add; then mins.
+	PREFETCHT0       2560(AX)
+	PREFETCHT0       2624(AX)
+	PREFETCHT0       2688(AX)
+	PREFETCHT0       2752(AX)
+	PREFETCHT0       2816(AX)
+	VMOVDQU32        (AX), Z12
+	VPANDD           Z3, Z12, Z4
+	VPSRLD           $0x04, Z12, Z12
+	VPANDD           Z3, Z12, Z8
+	VMOVDQU32        64(AX), Z12
+	VPANDD           Z3, Z12, Z5
+	VPSRLD           $0x04, Z12, Z12
+	VPANDD           Z3, Z12, Z9
+	VMOVDQU32        128(AX), Z12
+	VPANDD           Z3, Z12, Z6
+	VPSRLD           $0x04, Z12, Z12
+	VPANDD           Z3, Z12, Z10
+	VMOVDQU32        192(AX), Z12
+	VPANDD           Z3, Z12, Z7
+	VPSRLD           $0x04, Z12, Z12
+	VPANDD           Z3, Z12, Z11
+	VCVTPH2PS        256(AX), Z13
+	VCVTPH2PS        288(AX), Z14
 	VPXORD           Z12, Z12, Z12
 	VPXORD           Z15, Z15, Z15
 	VPXORD           Z16, Z16, Z16
@@ -322,35 +310,29 @@ tile:
 	JE     store
 
 block:
-	PREFETCHT0 2560(AX)
-	PREFETCHT0 2624(AX)
-	PREFETCHT0 2688(AX)
-	PREFETCHT0 2752(AX)
-	PREFETCHT0 2816(AX)
-
-	// Unsigned codes of the part's 8 groups of 4 columns.
-	VMOVDQU32 (AX), Z13
-	VPANDD    Z4, Z13, Z5
-	VPSRLD    $0x04, Z13, Z13
-	VPANDD    Z4, Z13, Z9
-	VMOVDQU32 64(AX), Z13
-	VPANDD    Z4, Z13, Z6
-	VPSRLD    $0x04, Z13, Z13
-	VPANDD    Z4, Z13, Z10
-	VMOVDQU32 128(AX), Z13
-	VPANDD    Z4, Z13, Z7
-	VPSRLD    $0x04, Z13, Z13
-	VPANDD    Z4, Z13, Z11
-	VMOVDQU32 192(AX), Z13
-	VPANDD    Z4, Z13, Z8
-	VPSRLD    $0x04, Z13, Z13
-	VPANDD    Z4, Z13, Z12
-
-	// Scales (and mins) of the part's rows.
-	VCVTPH2PS 256(AX), Z14
-	VCVTPH2PS 288(AX), Z15
-
-	// Integer products, scale times activation scale, multiply-add; then mins.
+	PREFETCHT0       2560(AX)
+	PREFETCHT0       2624(AX)
+	PREFETCHT0       2688(AX)
+	PREFETCHT0       2752(AX)
+	PREFETCHT0       2816(AX)
+	VMOVDQU32        (AX), Z13
+	VPANDD           Z4, Z13, Z5
+	VPSRLD           $0x04, Z13, Z13
+	VPANDD           Z4, Z13, Z9
+	VMOVDQU32        64(AX), Z13
+	VPANDD           Z4, Z13, Z6
+	VPSRLD           $0x04, Z13, Z13
+	VPANDD           Z4, Z13, Z10
+	VMOVDQU32        128(AX), Z13
+	VPANDD           Z4, Z13, Z7
+	VPSRLD           $0x04, Z13, Z13
+	VPANDD           Z4, Z13, Z11
+	VMOVDQU32        192(AX), Z13
+	VPANDD           Z4, Z13, Z8
+	VPSRLD           $0x04, Z13, Z13
+	VPANDD           Z4, Z13, Z12
+	VCVTPH2PS        256(AX), Z14
+	VCVTPH2PS        288(AX), Z15
 	VPXORD           Z13, Z13, Z13
 	VPXORD           Z16, Z16, Z16
 	VPXORD           Z17, Z17, Z17
@@ -451,35 +433,29 @@ tile:
 	JE     store
 
 block:
-	PREFETCHT0 2560(AX)
-	PREFETCHT0 2624(AX)
-	PREFETCHT0 2688(AX)
-	PREFETCHT0 2752(AX)
-	PREFETCHT0 2816(AX)
-
-	// Unsigned codes of the part's 8 groups of 4 columns.
-	VMOVDQU32 (AX), Z14
-	VPANDD    Z5, Z14, Z6
-	VPSRLD    $0x04, Z14, Z14
-	VPANDD    Z5, Z14, Z10
-	VMOVDQU32 64(AX), Z14
-	VPANDD    Z5, Z14, Z7
-	VPSRLD    $0x04, Z14, Z14
-	VPANDD    Z5, Z14, Z11
-	VMOVDQU32 128(AX), Z14
-	VPANDD    Z5, Z14, Z8
-	VPSRLD    $0x04, Z14, Z14
-	VPANDD    Z5, Z14, Z12
-	VMOVDQU32 192(AX), Z14
-	VPANDD    Z5, Z14, Z9
-	VPSRLD    $0x04, Z14, Z14
-	VPANDD    Z5, Z14, Z13
-
-	// Scales (and mins) of the part's rows.
-	VCVTPH2PS 256(AX), Z15
-	VCVTPH2PS 288(AX), Z16
-
-	// Integer products, scale times activation scale, multiply-add; then mins.
+	PREFETCHT0       2560(AX)
+	PREFETCHT0       2624(AX)
+	PREFETCHT0       2688(AX)
+	PREFETCHT0       2752(AX)
+	PREFETCHT0       2816(AX)
+	VMOVDQU32        (AX), Z14
+	VPANDD           Z5, Z14, Z6
+	VPSRLD           $0x04, Z14, Z14
+	VPANDD           Z5, Z14, Z10
+	VMOVDQU32        64(AX), Z14
+	VPANDD           Z5, Z14, Z7
+	VPSRLD           $0x04, Z14, Z14
+	VPANDD           Z5, Z14, Z11
+	VMOVDQU32        128(AX), Z14
+	VPANDD           Z5, Z14, Z8
+	VPSRLD           $0x04, Z14, Z14
+	VPANDD           Z5, Z14, Z12
+	VMOVDQU32        192(AX), Z14
+	VPANDD           Z5, Z14, Z9
+	VPSRLD           $0x04, Z14, Z14
+	VPANDD           Z5, Z14, Z13
+	VCVTPH2PS        256(AX), Z15
+	VCVTPH2PS        288(AX), Z16
 	VPXORD           Z14, Z14, Z14
 	VPXORD           Z17, Z17, Z17
 	VPXORD           Z18, Z18, Z18
@@ -597,35 +573,29 @@ tile:
 	JE     store
 
 block:
-	PREFETCHT0 2560(AX)
-	PREFETCHT0 2624(AX)
-	PREFETCHT0 2688(AX)
-	PREFETCHT0 2752(AX)
-	PREFETCHT0 2816(AX)
-
-	// Unsigned codes of the part's 8 groups of 4 columns.
-	VMOVDQU32 (AX), Z15
-	VPANDD    Z6, Z15, Z7
-	VPSRLD    $0x04, Z15, Z15
-	VPANDD    Z6, Z15, Z11
-	VMOVDQU32 64(AX), Z15
-	VPANDD    Z6, Z15, Z8
-	VPSRLD    $0x04, Z15, Z15
-	VPANDD    Z6, Z15, Z12
-	VMOVDQU32 128(AX), Z15
-	VPANDD    Z6, Z15, Z9
-	VPSRLD    $0x04, Z15, Z15
-	VPANDD    Z6, Z15, Z13
-	VMOVDQU32 192(AX), Z15
-	VPANDD    Z6, Z15, Z10
-	VPSRLD    $0x04, Z15, Z15
-	VPANDD    Z6, Z15, Z14
-
-	// Scales (and mins) of the part's rows.
-	VCVTPH2PS 256(AX), Z16
-	VCVTPH2PS 288(AX), Z17
-
-	// Integer products, scale times activation scale, multiply-add; then mins.
+	PREFETCHT0       2560(AX)
+	PREFETCHT0       2624(AX)
+	PREFETCHT0       2688(AX)
+	PREFETCHT0       2752(AX)
+	PREFETCHT0       2816(AX)
+	VMOVDQU32        (AX), Z15
+	VPANDD           Z6, Z15, Z7
+	VPSRLD           $0x04, Z15, Z15
+	VPANDD           Z6, Z15, Z11
+	VMOVDQU32        64(AX), Z15
+	VPANDD           Z6, Z15, Z8
+	VPSRLD           $0x04, Z15, Z15
+	VPANDD           Z6, Z15, Z12
+	VMOVDQU32        128(AX), Z15
+	VPANDD           Z6, Z15, Z9
+	VPSRLD           $0x04, Z15, Z15
+	VPANDD           Z6, Z15, Z13
+	VMOVDQU32        192(AX), Z15
+	VPANDD           Z6, Z15, Z10
+	VPSRLD           $0x04, Z15, Z15
+	VPANDD           Z6, Z15, Z14
+	VCVTPH2PS        256(AX), Z16
+	VCVTPH2PS        288(AX), Z17
 	VPXORD           Z15, Z15, Z15
 	VPXORD           Z18, Z18, Z18
 	VPXORD           Z19, Z19, Z19
@@ -759,35 +729,29 @@ tile:
 	JE     store
 
 block:
-	PREFETCHT0 2560(AX)
-	PREFETCHT0 2624(AX)
-	PREFETCHT0 2688(AX)
-	PREFETCHT0 2752(AX)
-	PREFETCHT0 2816(AX)
-
-	// Unsigned codes of the part's 8 groups of 4 columns.
-	VMOVDQU32 (AX), Z16
-	VPANDD    Z7, Z16, Z8
-	VPSRLD    $0x04, Z16, Z16
-	VPANDD    Z7, Z16, Z12
-	VMOVDQU32 64(AX), Z16
-	VPANDD    Z7, Z16, Z9
-	VPSRLD    $0x04, Z16, Z16
-	VPANDD    Z7, Z16, Z13
-	VMOVDQU32 128(AX), Z16
-	VPANDD    Z7, Z16, Z10
-	VPSRLD    $0x04, Z16, Z16
-	VPANDD    Z7, Z16, Z14
-	VMOVDQU32 192(AX), Z16
-	VPANDD    Z7, Z16, Z11
-	VPSRLD    $0x04, Z16, Z16
-	VPANDD    Z7, Z16, Z15
-
-	// Scales (and mins) of the part's rows.
-	VCVTPH2PS 256(AX), Z17
-	VCVTPH2PS 288(AX), Z18
-
-	// Integer products, scale times activation scale, multiply-add; then mins.
+	PREFETCHT0       2560(AX)
+	PREFETCHT0       2624(AX)
+	PREFETCHT0       2688(AX)
+	PREFETCHT0       2752(AX)
+	PREFETCHT0       2816(AX)
+	VMOVDQU32        (AX), Z16
+	VPANDD           Z7, Z16, Z8
+	VPSRLD           $0x04, Z16, Z16
+	VPANDD           Z7, Z16, Z12
+	VMOVDQU32        64(AX), Z16
+	VPANDD           Z7, Z16, Z9
+	VPSRLD           $0x04, Z16, Z16
+	VPANDD           Z7, Z16, Z13
+	VMOVDQU32        128(AX), Z16
+	VPANDD           Z7, Z16, Z10
+	VPSRLD           $0x04, Z16, Z16
+	VPANDD           Z7, Z16, Z14
+	VMOVDQU32        192(AX), Z16
+	VPANDD           Z7, Z16, Z11
+	VPSRLD           $0x04, Z16, Z16
+	VPANDD           Z7, Z16, Z15
+	VCVTPH2PS        256(AX), Z17
+	VCVTPH2PS        288(AX), Z18
 	VPXORD           Z16, Z16, Z16
 	VPXORD           Z19, Z19, Z19
 	VPXORD           Z20, Z20, Z20
@@ -938,35 +902,29 @@ tile:
 	JE     store
 
 block:
-	PREFETCHT0 2560(AX)
-	PREFETCHT0 2624(AX)
-	PREFETCHT0 2688(AX)
-	PREFETCHT0 2752(AX)
-	PREFETCHT0 2816(AX)
-
-	// Unsigned codes of the part's 8 groups of 4 columns.
-	VMOVDQU32 (AX), Z17
-	VPANDD    Z8, Z17, Z9
-	VPSRLD    $0x04, Z17, Z17
-	VPANDD    Z8, Z17, Z13
-	VMOVDQU32 64(AX), Z17
-	VPANDD    Z8, Z17, Z10
-	VPSRLD    $0x04, Z17, Z17
-	VPANDD    Z8, Z17, Z14
-	VMOVDQU32 128(AX), Z17
-	VPANDD    Z8, Z17, Z11
-	VPSRLD    $0x04, Z17, Z17
-	VPANDD    Z8, Z17, Z15
-	VMOVDQU32 192(AX), Z17
-	VPANDD    Z8, Z17, Z12
-	VPSRLD    $0x04, Z17, Z17
-	VPANDD    Z8, Z17, Z16
-
-	// Scales (and mins) of the part's rows.
-	VCVTPH2PS 256(AX), Z18
-	VCVTPH2PS 288(AX), Z19
-
-	// Integer products, scale times activation scale, multiply-add; then mins.
+	PREFETCHT0       2560(AX)
+	PREFETCHT0       2624(AX)
+	PREFETCHT0       2688(AX)
+	PREFETCHT0       2752(AX)
+	PREFETCHT0       2816(AX)
+	VMOVDQU32        (AX), Z17
+	VPANDD           Z8, Z17, Z9
+	VPSRLD           $0x04, Z17, Z17
+	VPANDD           Z8, Z17, Z13
+	VMOVDQU32        64(AX), Z17
+	VPANDD           Z8, Z17, Z10
+	VPSRLD           $0x04, Z17, Z17
+	VPANDD           Z8, Z17, Z14
+	VMOVDQU32        128(AX), Z17
+	VPANDD           Z8, Z17, Z11
+	VPSRLD           $0x04, Z17, Z17
+	VPANDD           Z8, Z17, Z15
+	VMOVDQU32        192(AX), Z17
+	VPANDD           Z8, Z17, Z12
+	VPSRLD           $0x04, Z17, Z17
+	VPANDD           Z8, Z17, Z16
+	VCVTPH2PS        256(AX), Z18
+	VCVTPH2PS        288(AX), Z19
 	VPXORD           Z17, Z17, Z17
 	VPXORD           Z20, Z20, Z20
 	VPXORD           Z21, Z21, Z21

@@ -42,35 +42,29 @@ tile:
 	JE     store
 
 block:
-	PREFETCHT0 2560(AX)
-	PREFETCHT0 2624(AX)
-	PREFETCHT0 2688(AX)
-	PREFETCHT0 2752(AX)
-	PREFETCHT0 2816(AX)
-
-	// Unsigned codes of the part's 8 groups of 4 columns.
-	VMOVDQU32 (AX), Z25
-	VPANDD    Z16, Z25, Z17
-	VPSRLD    $0x04, Z25, Z25
-	VPANDD    Z16, Z25, Z21
-	VMOVDQU32 64(AX), Z25
-	VPANDD    Z16, Z25, Z18
-	VPSRLD    $0x04, Z25, Z25
-	VPANDD    Z16, Z25, Z22
-	VMOVDQU32 128(AX), Z25
-	VPANDD    Z16, Z25, Z19
-	VPSRLD    $0x04, Z25, Z25
-	VPANDD    Z16, Z25, Z23
-	VMOVDQU32 192(AX), Z25
-	VPANDD    Z16, Z25, Z20
-	VPSRLD    $0x04, Z25, Z25
-	VPANDD    Z16, Z25, Z24
-
-	// Scales (and mins) of the part's rows.
-	VCVTPH2PS 256(AX), Z26
-	VCVTPH2PS 288(AX), Z27
-
-	// Integer products, scale times activation scale, multiply-add; then mins.
+	PREFETCHT0       2560(AX)
+	PREFETCHT0       2624(AX)
+	PREFETCHT0       2688(AX)
+	PREFETCHT0       2752(AX)
+	PREFETCHT0       2816(AX)
+	VMOVDQU32        (AX), Z25
+	VPANDD           Z16, Z25, Z17
+	VPSRLD           $0x04, Z25, Z25
+	VPANDD           Z16, Z25, Z21
+	VMOVDQU32        64(AX), Z25
+	VPANDD           Z16, Z25, Z18
+	VPSRLD           $0x04, Z25, Z25
+	VPANDD           Z16, Z25, Z22
+	VMOVDQU32        128(AX), Z25
+	VPANDD           Z16, Z25, Z19
+	VPSRLD           $0x04, Z25, Z25
+	VPANDD           Z16, Z25, Z23
+	VMOVDQU32        192(AX), Z25
+	VPANDD           Z16, Z25, Z20
+	VPSRLD           $0x04, Z25, Z25
+	VPANDD           Z16, Z25, Z24
+	VCVTPH2PS        256(AX), Z26
+	VCVTPH2PS        288(AX), Z27
 	VPXORD           Z25, Z25, Z25
 	VPXORD           Z28, Z28, Z28
 	VPXORD           Z29, Z29, Z29

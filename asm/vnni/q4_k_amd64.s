@@ -145,38 +145,32 @@ block:
 	MOVQ       $0x00000008, R8
 
 part:
-	PREFETCHT0 2368(AX)
-	PREFETCHT0 2432(AX)
-	PREFETCHT0 2496(AX)
-	PREFETCHT0 2560(AX)
-
-	// Unsigned codes of the part's 8 groups of 4 columns.
-	VMOVDQU32 (AX), Z13
-	VPANDD    Z2, Z13, Z5
-	VPSRLD    $0x04, Z13, Z13
-	VPANDD    Z2, Z13, Z9
-	VMOVDQU32 64(AX), Z13
-	VPANDD    Z2, Z13, Z6
-	VPSRLD    $0x04, Z13, Z13
-	VPANDD    Z2, Z13, Z10
-	VMOVDQU32 128(AX), Z13
-	VPANDD    Z2, Z13, Z7
-	VPSRLD    $0x04, Z13, Z13
-	VPANDD    Z2, Z13, Z11
-	VMOVDQU32 192(AX), Z13
-	VPANDD    Z2, Z13, Z8
-	VPSRLD    $0x04, Z13, Z13
-	VPANDD    Z2, Z13, Z12
-
-	// Scales (and mins) of the part's rows.
-	VPMOVZXBD (R9), Z14
-	VCVTDQ2PS Z14, Z14
-	VMULPS    Z3, Z14, Z14
-	VPMOVZXBD 16(R9), Z15
-	VCVTDQ2PS Z15, Z15
-	VMULPS    Z4, Z15, Z15
-
-	// Integer products, scale times activation scale, multiply-add; then mins.
+	PREFETCHT0        2368(AX)
+	PREFETCHT0        2432(AX)
+	PREFETCHT0        2496(AX)
+	PREFETCHT0        2560(AX)
+	VMOVDQU32         (AX), Z13
+	VPANDD            Z2, Z13, Z5
+	VPSRLD            $0x04, Z13, Z13
+	VPANDD            Z2, Z13, Z9
+	VMOVDQU32         64(AX), Z13
+	VPANDD            Z2, Z13, Z6
+	VPSRLD            $0x04, Z13, Z13
+	VPANDD            Z2, Z13, Z10
+	VMOVDQU32         128(AX), Z13
+	VPANDD            Z2, Z13, Z7
+	VPSRLD            $0x04, Z13, Z13
+	VPANDD            Z2, Z13, Z11
+	VMOVDQU32         192(AX), Z13
+	VPANDD            Z2, Z13, Z8
+	VPSRLD            $0x04, Z13, Z13
+	VPANDD            Z2, Z13, Z12
+	VPMOVZXBD         (R9), Z14
+	VCVTDQ2PS         Z14, Z14
+	VMULPS            Z3, Z14, Z14
+	VPMOVZXBD         16(R9), Z15
+	VCVTDQ2PS         Z15, Z15
+	VMULPS            Z4, Z15, Z15
 	VPXORD            Z13, Z13, Z13
 	VPXORD            Z16, Z16, Z16
 	VPDPBUSD.BCST     (SI), Z5, Z13
@@ -260,38 +254,32 @@ block:
 	MOVQ       $0x00000008, R8
 
 part:
-	PREFETCHT0 2368(AX)
-	PREFETCHT0 2432(AX)
-	PREFETCHT0 2496(AX)
-	PREFETCHT0 2560(AX)
-
-	// Unsigned codes of the part's 8 groups of 4 columns.
-	VMOVDQU32 (AX), Z14
-	VPANDD    Z3, Z14, Z6
-	VPSRLD    $0x04, Z14, Z14
-	VPANDD    Z3, Z14, Z10
-	VMOVDQU32 64(AX), Z14
-	VPANDD    Z3, Z14, Z7
-	VPSRLD    $0x04, Z14, Z14
-	VPANDD    Z3, Z14, Z11
-	VMOVDQU32 128(AX), Z14
-	VPANDD    Z3, Z14, Z8
-	VPSRLD    $0x04, Z14, Z14
-	VPANDD    Z3, Z14, Z12
-	VMOVDQU32 192(AX), Z14
-	VPANDD    Z3, Z14, Z9
-	VPSRLD    $0x04, Z14, Z14
-	VPANDD    Z3, Z14, Z13
-
-	// Scales (and mins) of the part's rows.
-	VPMOVZXBD (R9), Z15
-	VCVTDQ2PS Z15, Z15
-	VMULPS    Z4, Z15, Z15
-	VPMOVZXBD 16(R9), Z16
-	VCVTDQ2PS Z16, Z16
-	VMULPS    Z5, Z16, Z16
-
-	// Integer products, scale times activation scale, multiply-add; then mins.
+	PREFETCHT0        2368(AX)
+	PREFETCHT0        2432(AX)
+	PREFETCHT0        2496(AX)
+	PREFETCHT0        2560(AX)
+	VMOVDQU32         (AX), Z14
+	VPANDD            Z3, Z14, Z6
+	VPSRLD            $0x04, Z14, Z14
+	VPANDD            Z3, Z14, Z10
+	VMOVDQU32         64(AX), Z14
+	VPANDD            Z3, Z14, Z7
+	VPSRLD            $0x04, Z14, Z14
+	VPANDD            Z3, Z14, Z11
+	VMOVDQU32         128(AX), Z14
+	VPANDD            Z3, Z14, Z8
+	VPSRLD            $0x04, Z14, Z14
+	VPANDD            Z3, Z14, Z12
+	VMOVDQU32         192(AX), Z14
+	VPANDD            Z3, Z14, Z9
+	VPSRLD            $0x04, Z14, Z14
+	VPANDD            Z3, Z14, Z13
+	VPMOVZXBD         (R9), Z15
+	VCVTDQ2PS         Z15, Z15
+	VMULPS            Z4, Z15, Z15
+	VPMOVZXBD         16(R9), Z16
+	VCVTDQ2PS         Z16, Z16
+	VMULPS            Z5, Z16, Z16
 	VPXORD            Z14, Z14, Z14
 	VPXORD            Z17, Z17, Z17
 	VPXORD            Z18, Z18, Z18
@@ -392,38 +380,32 @@ block:
 	MOVQ       $0x00000008, R9
 
 part:
-	PREFETCHT0 2368(AX)
-	PREFETCHT0 2432(AX)
-	PREFETCHT0 2496(AX)
-	PREFETCHT0 2560(AX)
-
-	// Unsigned codes of the part's 8 groups of 4 columns.
-	VMOVDQU32 (AX), Z15
-	VPANDD    Z4, Z15, Z7
-	VPSRLD    $0x04, Z15, Z15
-	VPANDD    Z4, Z15, Z11
-	VMOVDQU32 64(AX), Z15
-	VPANDD    Z4, Z15, Z8
-	VPSRLD    $0x04, Z15, Z15
-	VPANDD    Z4, Z15, Z12
-	VMOVDQU32 128(AX), Z15
-	VPANDD    Z4, Z15, Z9
-	VPSRLD    $0x04, Z15, Z15
-	VPANDD    Z4, Z15, Z13
-	VMOVDQU32 192(AX), Z15
-	VPANDD    Z4, Z15, Z10
-	VPSRLD    $0x04, Z15, Z15
-	VPANDD    Z4, Z15, Z14
-
-	// Scales (and mins) of the part's rows.
-	VPMOVZXBD (R10), Z16
-	VCVTDQ2PS Z16, Z16
-	VMULPS    Z5, Z16, Z16
-	VPMOVZXBD 16(R10), Z17
-	VCVTDQ2PS Z17, Z17
-	VMULPS    Z6, Z17, Z17
-
-	// Integer products, scale times activation scale, multiply-add; then mins.
+	PREFETCHT0        2368(AX)
+	PREFETCHT0        2432(AX)
+	PREFETCHT0        2496(AX)
+	PREFETCHT0        2560(AX)
+	VMOVDQU32         (AX), Z15
+	VPANDD            Z4, Z15, Z7
+	VPSRLD            $0x04, Z15, Z15
+	VPANDD            Z4, Z15, Z11
+	VMOVDQU32         64(AX), Z15
+	VPANDD            Z4, Z15, Z8
+	VPSRLD            $0x04, Z15, Z15
+	VPANDD            Z4, Z15, Z12
+	VMOVDQU32         128(AX), Z15
+	VPANDD            Z4, Z15, Z9
+	VPSRLD            $0x04, Z15, Z15
+	VPANDD            Z4, Z15, Z13
+	VMOVDQU32         192(AX), Z15
+	VPANDD            Z4, Z15, Z10
+	VPSRLD            $0x04, Z15, Z15
+	VPANDD            Z4, Z15, Z14
+	VPMOVZXBD         (R10), Z16
+	VCVTDQ2PS         Z16, Z16
+	VMULPS            Z5, Z16, Z16
+	VPMOVZXBD         16(R10), Z17
+	VCVTDQ2PS         Z17, Z17
+	VMULPS            Z6, Z17, Z17
 	VPXORD            Z15, Z15, Z15
 	VPXORD            Z18, Z18, Z18
 	VPXORD            Z19, Z19, Z19
@@ -540,38 +522,32 @@ block:
 	MOVQ       $0x00000008, R9
 
 part:
-	PREFETCHT0 2368(AX)
-	PREFETCHT0 2432(AX)
-	PREFETCHT0 2496(AX)
-	PREFETCHT0 2560(AX)
-
-	// Unsigned codes of the part's 8 groups of 4 columns.
-	VMOVDQU32 (AX), Z16
-	VPANDD    Z5, Z16, Z8
-	VPSRLD    $0x04, Z16, Z16
-	VPANDD    Z5, Z16, Z12
-	VMOVDQU32 64(AX), Z16
-	VPANDD    Z5, Z16, Z9
-	VPSRLD    $0x04, Z16, Z16
-	VPANDD    Z5, Z16, Z13
-	VMOVDQU32 128(AX), Z16
-	VPANDD    Z5, Z16, Z10
-	VPSRLD    $0x04, Z16, Z16
-	VPANDD    Z5, Z16, Z14
-	VMOVDQU32 192(AX), Z16
-	VPANDD    Z5, Z16, Z11
-	VPSRLD    $0x04, Z16, Z16
-	VPANDD    Z5, Z16, Z15
-
-	// Scales (and mins) of the part's rows.
-	VPMOVZXBD (R10), Z17
-	VCVTDQ2PS Z17, Z17
-	VMULPS    Z6, Z17, Z17
-	VPMOVZXBD 16(R10), Z18
-	VCVTDQ2PS Z18, Z18
-	VMULPS    Z7, Z18, Z18
-
-	// Integer products, scale times activation scale, multiply-add; then mins.
+	PREFETCHT0        2368(AX)
+	PREFETCHT0        2432(AX)
+	PREFETCHT0        2496(AX)
+	PREFETCHT0        2560(AX)
+	VMOVDQU32         (AX), Z16
+	VPANDD            Z5, Z16, Z8
+	VPSRLD            $0x04, Z16, Z16
+	VPANDD            Z5, Z16, Z12
+	VMOVDQU32         64(AX), Z16
+	VPANDD            Z5, Z16, Z9
+	VPSRLD            $0x04, Z16, Z16
+	VPANDD            Z5, Z16, Z13
+	VMOVDQU32         128(AX), Z16
+	VPANDD            Z5, Z16, Z10
+	VPSRLD            $0x04, Z16, Z16
+	VPANDD            Z5, Z16, Z14
+	VMOVDQU32         192(AX), Z16
+	VPANDD            Z5, Z16, Z11
+	VPSRLD            $0x04, Z16, Z16
+	VPANDD            Z5, Z16, Z15
+	VPMOVZXBD         (R10), Z17
+	VCVTDQ2PS         Z17, Z17
+	VMULPS            Z6, Z17, Z17
+	VPMOVZXBD         16(R10), Z18
+	VCVTDQ2PS         Z18, Z18
+	VMULPS            Z7, Z18, Z18
 	VPXORD            Z16, Z16, Z16
 	VPXORD            Z19, Z19, Z19
 	VPXORD            Z20, Z20, Z20
@@ -705,38 +681,32 @@ block:
 	MOVQ       $0x00000008, R10
 
 part:
-	PREFETCHT0 2368(AX)
-	PREFETCHT0 2432(AX)
-	PREFETCHT0 2496(AX)
-	PREFETCHT0 2560(AX)
-
-	// Unsigned codes of the part's 8 groups of 4 columns.
-	VMOVDQU32 (AX), Z17
-	VPANDD    Z6, Z17, Z9
-	VPSRLD    $0x04, Z17, Z17
-	VPANDD    Z6, Z17, Z13
-	VMOVDQU32 64(AX), Z17
-	VPANDD    Z6, Z17, Z10
-	VPSRLD    $0x04, Z17, Z17
-	VPANDD    Z6, Z17, Z14
-	VMOVDQU32 128(AX), Z17
-	VPANDD    Z6, Z17, Z11
-	VPSRLD    $0x04, Z17, Z17
-	VPANDD    Z6, Z17, Z15
-	VMOVDQU32 192(AX), Z17
-	VPANDD    Z6, Z17, Z12
-	VPSRLD    $0x04, Z17, Z17
-	VPANDD    Z6, Z17, Z16
-
-	// Scales (and mins) of the part's rows.
-	VPMOVZXBD (R11), Z18
-	VCVTDQ2PS Z18, Z18
-	VMULPS    Z7, Z18, Z18
-	VPMOVZXBD 16(R11), Z19
-	VCVTDQ2PS Z19, Z19
-	VMULPS    Z8, Z19, Z19
-
-	// Integer products, scale times activation scale, multiply-add; then mins.
+	PREFETCHT0        2368(AX)
+	PREFETCHT0        2432(AX)
+	PREFETCHT0        2496(AX)
+	PREFETCHT0        2560(AX)
+	VMOVDQU32         (AX), Z17
+	VPANDD            Z6, Z17, Z9
+	VPSRLD            $0x04, Z17, Z17
+	VPANDD            Z6, Z17, Z13
+	VMOVDQU32         64(AX), Z17
+	VPANDD            Z6, Z17, Z10
+	VPSRLD            $0x04, Z17, Z17
+	VPANDD            Z6, Z17, Z14
+	VMOVDQU32         128(AX), Z17
+	VPANDD            Z6, Z17, Z11
+	VPSRLD            $0x04, Z17, Z17
+	VPANDD            Z6, Z17, Z15
+	VMOVDQU32         192(AX), Z17
+	VPANDD            Z6, Z17, Z12
+	VPSRLD            $0x04, Z17, Z17
+	VPANDD            Z6, Z17, Z16
+	VPMOVZXBD         (R11), Z18
+	VCVTDQ2PS         Z18, Z18
+	VMULPS            Z7, Z18, Z18
+	VPMOVZXBD         16(R11), Z19
+	VCVTDQ2PS         Z19, Z19
+	VMULPS            Z8, Z19, Z19
 	VPXORD            Z17, Z17, Z17
 	VPXORD            Z20, Z20, Z20
 	VPXORD            Z21, Z21, Z21
@@ -886,38 +856,32 @@ block:
 	MOVQ       $0x00000008, R10
 
 part:
-	PREFETCHT0 2368(AX)
-	PREFETCHT0 2432(AX)
-	PREFETCHT0 2496(AX)
-	PREFETCHT0 2560(AX)
-
-	// Unsigned codes of the part's 8 groups of 4 columns.
-	VMOVDQU32 (AX), Z18
-	VPANDD    Z7, Z18, Z10
-	VPSRLD    $0x04, Z18, Z18
-	VPANDD    Z7, Z18, Z14
-	VMOVDQU32 64(AX), Z18
-	VPANDD    Z7, Z18, Z11
-	VPSRLD    $0x04, Z18, Z18
-	VPANDD    Z7, Z18, Z15
-	VMOVDQU32 128(AX), Z18
-	VPANDD    Z7, Z18, Z12
-	VPSRLD    $0x04, Z18, Z18
-	VPANDD    Z7, Z18, Z16
-	VMOVDQU32 192(AX), Z18
-	VPANDD    Z7, Z18, Z13
-	VPSRLD    $0x04, Z18, Z18
-	VPANDD    Z7, Z18, Z17
-
-	// Scales (and mins) of the part's rows.
-	VPMOVZXBD (R11), Z19
-	VCVTDQ2PS Z19, Z19
-	VMULPS    Z8, Z19, Z19
-	VPMOVZXBD 16(R11), Z20
-	VCVTDQ2PS Z20, Z20
-	VMULPS    Z9, Z20, Z20
-
-	// Integer products, scale times activation scale, multiply-add; then mins.
+	PREFETCHT0        2368(AX)
+	PREFETCHT0        2432(AX)
+	PREFETCHT0        2496(AX)
+	PREFETCHT0        2560(AX)
+	VMOVDQU32         (AX), Z18
+	VPANDD            Z7, Z18, Z10
+	VPSRLD            $0x04, Z18, Z18
+	VPANDD            Z7, Z18, Z14
+	VMOVDQU32         64(AX), Z18
+	VPANDD            Z7, Z18, Z11
+	VPSRLD            $0x04, Z18, Z18
+	VPANDD            Z7, Z18, Z15
+	VMOVDQU32         128(AX), Z18
+	VPANDD            Z7, Z18, Z12
+	VPSRLD            $0x04, Z18, Z18
+	VPANDD            Z7, Z18, Z16
+	VMOVDQU32         192(AX), Z18
+	VPANDD            Z7, Z18, Z13
+	VPSRLD            $0x04, Z18, Z18
+	VPANDD            Z7, Z18, Z17
+	VPMOVZXBD         (R11), Z19
+	VCVTDQ2PS         Z19, Z19
+	VMULPS            Z8, Z19, Z19
+	VPMOVZXBD         16(R11), Z20
+	VCVTDQ2PS         Z20, Z20
+	VMULPS            Z9, Z20, Z20
 	VPXORD            Z18, Z18, Z18
 	VPXORD            Z21, Z21, Z21
 	VPXORD            Z22, Z22, Z22
@@ -1084,38 +1048,32 @@ block:
 	MOVQ       $0x00000008, R11
 
 part:
-	PREFETCHT0 2368(AX)
-	PREFETCHT0 2432(AX)
-	PREFETCHT0 2496(AX)
-	PREFETCHT0 2560(AX)
-
-	// Unsigned codes of the part's 8 groups of 4 columns.
-	VMOVDQU32 (AX), Z19
-	VPANDD    Z8, Z19, Z11
-	VPSRLD    $0x04, Z19, Z19
-	VPANDD    Z8, Z19, Z15
-	VMOVDQU32 64(AX), Z19
-	VPANDD    Z8, Z19, Z12
-	VPSRLD    $0x04, Z19, Z19
-	VPANDD    Z8, Z19, Z16
-	VMOVDQU32 128(AX), Z19
-	VPANDD    Z8, Z19, Z13
-	VPSRLD    $0x04, Z19, Z19
-	VPANDD    Z8, Z19, Z17
-	VMOVDQU32 192(AX), Z19
-	VPANDD    Z8, Z19, Z14
-	VPSRLD    $0x04, Z19, Z19
-	VPANDD    Z8, Z19, Z18
-
-	// Scales (and mins) of the part's rows.
-	VPMOVZXBD (R12), Z20
-	VCVTDQ2PS Z20, Z20
-	VMULPS    Z9, Z20, Z20
-	VPMOVZXBD 16(R12), Z21
-	VCVTDQ2PS Z21, Z21
-	VMULPS    Z10, Z21, Z21
-
-	// Integer products, scale times activation scale, multiply-add; then mins.
+	PREFETCHT0        2368(AX)
+	PREFETCHT0        2432(AX)
+	PREFETCHT0        2496(AX)
+	PREFETCHT0        2560(AX)
+	VMOVDQU32         (AX), Z19
+	VPANDD            Z8, Z19, Z11
+	VPSRLD            $0x04, Z19, Z19
+	VPANDD            Z8, Z19, Z15
+	VMOVDQU32         64(AX), Z19
+	VPANDD            Z8, Z19, Z12
+	VPSRLD            $0x04, Z19, Z19
+	VPANDD            Z8, Z19, Z16
+	VMOVDQU32         128(AX), Z19
+	VPANDD            Z8, Z19, Z13
+	VPSRLD            $0x04, Z19, Z19
+	VPANDD            Z8, Z19, Z17
+	VMOVDQU32         192(AX), Z19
+	VPANDD            Z8, Z19, Z14
+	VPSRLD            $0x04, Z19, Z19
+	VPANDD            Z8, Z19, Z18
+	VPMOVZXBD         (R12), Z20
+	VCVTDQ2PS         Z20, Z20
+	VMULPS            Z9, Z20, Z20
+	VPMOVZXBD         16(R12), Z21
+	VCVTDQ2PS         Z21, Z21
+	VMULPS            Z10, Z21, Z21
 	VPXORD            Z19, Z19, Z19
 	VPXORD            Z22, Z22, Z22
 	VPXORD            Z23, Z23, Z23

@@ -53,40 +53,34 @@ block:
 	MOVQ       $0x00000008, R14
 
 part:
-	PREFETCHT0 2368(AX)
-	PREFETCHT0 2432(AX)
-	PREFETCHT0 2496(AX)
-	PREFETCHT0 2560(AX)
-
-	// Unsigned codes of the part's 8 groups of 4 columns.
-	VMOVDQU32 (AX), Z25
-	VPANDD    Z16, Z25, Z17
-	VPSRLD    $0x04, Z25, Z25
-	VPANDD    Z16, Z25, Z21
-	VMOVDQU32 64(AX), Z25
-	VPANDD    Z16, Z25, Z18
-	VPSRLD    $0x04, Z25, Z25
-	VPANDD    Z16, Z25, Z22
-	VMOVDQU32 128(AX), Z25
-	VPANDD    Z16, Z25, Z19
-	VPSRLD    $0x04, Z25, Z25
-	VPANDD    Z16, Z25, Z23
-	VMOVDQU32 192(AX), Z25
-	VPANDD    Z16, Z25, Z20
-	VPSRLD    $0x04, Z25, Z25
-	VPANDD    Z16, Z25, Z24
-
-	// Scales (and mins) of the part's rows.
-	VCVTPH2PS (R12), Z26
-	VPMOVZXBD (R13), Z27
-	VCVTDQ2PS Z27, Z27
-	VMULPS    Z26, Z27, Z27
-	VCVTPH2PS 32(R12), Z26
-	VPMOVZXBD 16(R13), Z28
-	VCVTDQ2PS Z28, Z28
-	VMULPS    Z26, Z28, Z28
-
-	// Integer products, scale times activation scale, multiply-add; then mins.
+	PREFETCHT0        2368(AX)
+	PREFETCHT0        2432(AX)
+	PREFETCHT0        2496(AX)
+	PREFETCHT0        2560(AX)
+	VMOVDQU32         (AX), Z25
+	VPANDD            Z16, Z25, Z17
+	VPSRLD            $0x04, Z25, Z25
+	VPANDD            Z16, Z25, Z21
+	VMOVDQU32         64(AX), Z25
+	VPANDD            Z16, Z25, Z18
+	VPSRLD            $0x04, Z25, Z25
+	VPANDD            Z16, Z25, Z22
+	VMOVDQU32         128(AX), Z25
+	VPANDD            Z16, Z25, Z19
+	VPSRLD            $0x04, Z25, Z25
+	VPANDD            Z16, Z25, Z23
+	VMOVDQU32         192(AX), Z25
+	VPANDD            Z16, Z25, Z20
+	VPSRLD            $0x04, Z25, Z25
+	VPANDD            Z16, Z25, Z24
+	VCVTPH2PS         (R12), Z26
+	VPMOVZXBD         (R13), Z27
+	VCVTDQ2PS         Z27, Z27
+	VMULPS            Z26, Z27, Z27
+	VCVTPH2PS         32(R12), Z26
+	VPMOVZXBD         16(R13), Z28
+	VCVTDQ2PS         Z28, Z28
+	VMULPS            Z26, Z28, Z28
 	VPXORD            Z25, Z25, Z25
 	VPXORD            Z29, Z29, Z29
 	VPXORD            Z30, Z30, Z30

@@ -142,52 +142,46 @@ tile:
 	JE     store
 
 block:
-	PREFETCHT0 3072(AX)
-	PREFETCHT0 3136(AX)
-	PREFETCHT0 3200(AX)
-	PREFETCHT0 3264(AX)
-	PREFETCHT0 3328(AX)
-	PREFETCHT0 3392(AX)
-
-	// Unsigned codes of the part's 8 groups of 4 columns.
-	VMOVDQU32  (AX), Z12
-	VPANDD     Z2, Z12, Z4
-	VPSRLD     $0x04, Z12, Z12
-	VPANDD     Z2, Z12, Z8
-	VMOVDQU32  64(AX), Z12
-	VPANDD     Z2, Z12, Z5
-	VPSRLD     $0x04, Z12, Z12
-	VPANDD     Z2, Z12, Z9
-	VMOVDQU32  128(AX), Z12
-	VPANDD     Z2, Z12, Z6
-	VPSRLD     $0x04, Z12, Z12
-	VPANDD     Z2, Z12, Z10
-	VMOVDQU32  192(AX), Z12
-	VPANDD     Z2, Z12, Z7
-	VPSRLD     $0x04, Z12, Z12
-	VPANDD     Z2, Z12, Z11
-	VMOVDQU32  256(AX), Z12
-	VPSLLD     $0x04, Z12, Z13
-	VPTERNLOGD $0xf8, Z3, Z13, Z4
-	VPSLLD     $0x03, Z12, Z13
-	VPTERNLOGD $0xf8, Z3, Z13, Z5
-	VPSLLD     $0x02, Z12, Z13
-	VPTERNLOGD $0xf8, Z3, Z13, Z6
-	VPSLLD     $0x01, Z12, Z13
-	VPTERNLOGD $0xf8, Z3, Z13, Z7
-	VPTERNLOGD $0xf8, Z3, Z12, Z8
-	VPSRLD     $0x01, Z12, Z13
-	VPTERNLOGD $0xf8, Z3, Z13, Z9
-	VPSRLD     $0x02, Z12, Z13
-	VPTERNLOGD $0xf8, Z3, Z13, Z10
-	VPSRLD     $0x03, Z12, Z13
-	VPTERNLOGD $0xf8, Z3, Z13, Z11
-
-	// Scales (and mins) of the part's rows.
-	VCVTPH2PS 320(AX), Z14
-	VCVTPH2PS 352(AX), Z15
-
-	// Integer products, scale times activation scale, multiply-add; then mins.
+	PREFETCHT0       3072(AX)
+	PREFETCHT0       3136(AX)
+	PREFETCHT0       3200(AX)
+	PREFETCHT0       3264(AX)
+	PREFETCHT0       3328(AX)
+	PREFETCHT0       3392(AX)
+	VMOVDQU32        (AX), Z12
+	VPANDD           Z2, Z12, Z4
+	VPSRLD           $0x04, Z12, Z12
+	VPANDD           Z2, Z12, Z8
+	VMOVDQU32        64(AX), Z12
+	VPANDD           Z2, Z12, Z5
+	VPSRLD           $0x04, Z12, Z12
+	VPANDD           Z2, Z12, Z9
+	VMOVDQU32        128(AX), Z12
+	VPANDD           Z2, Z12, Z6
+	VPSRLD           $0x04, Z12, Z12
+	VPANDD           Z2, Z12, Z10
+	VMOVDQU32        192(AX), Z12
+	VPANDD           Z2, Z12, Z7
+	VPSRLD           $0x04, Z12, Z12
+	VPANDD           Z2, Z12, Z11
+	VMOVDQU32        256(AX), Z12
+	VPSLLD           $0x04, Z12, Z13
+	VPTERNLOGD       $0xf8, Z3, Z13, Z4
+	VPSLLD           $0x03, Z12, Z13
+	VPTERNLOGD       $0xf8, Z3, Z13, Z5
+	VPSLLD           $0x02, Z12, Z13
+	VPTERNLOGD       $0xf8, Z3, Z13, Z6
+	VPSLLD           $0x01, Z12, Z13
+	VPTERNLOGD       $0xf8, Z3, Z13, Z7
+	VPTERNLOGD       $0xf8, Z3, Z12, Z8
+	VPSRLD           $0x01, Z12, Z13
+	VPTERNLOGD       $0xf8, Z3, Z13, Z9
+	VPSRLD           $0x02, Z12, Z13
+	VPTERNLOGD       $0xf8, Z3, Z13, Z10
+	VPSRLD           $0x03, Z12, Z13
+	VPTERNLOGD       $0xf8, Z3, Z13, Z11
+	VCVTPH2PS        320(AX), Z14
+	VCVTPH2PS        352(AX), Z15
 	VPXORD           Z12, Z12, Z12
 	VPXORD           Z16, Z16, Z16
 	VPDPBUSD.BCST    (SI), Z4, Z12
@@ -256,52 +250,46 @@ tile:
 	JE     store
 
 block:
-	PREFETCHT0 3072(AX)
-	PREFETCHT0 3136(AX)
-	PREFETCHT0 3200(AX)
-	PREFETCHT0 3264(AX)
-	PREFETCHT0 3328(AX)
-	PREFETCHT0 3392(AX)
-
-	// Unsigned codes of the part's 8 groups of 4 columns.
-	VMOVDQU32  (AX), Z13
-	VPANDD     Z3, Z13, Z5
-	VPSRLD     $0x04, Z13, Z13
-	VPANDD     Z3, Z13, Z9
-	VMOVDQU32  64(AX), Z13
-	VPANDD     Z3, Z13, Z6
-	VPSRLD     $0x04, Z13, Z13
-	VPANDD     Z3, Z13, Z10
-	VMOVDQU32  128(AX), Z13
-	VPANDD     Z3, Z13, Z7
-	VPSRLD     $0x04, Z13, Z13
-	VPANDD     Z3, Z13, Z11
-	VMOVDQU32  192(AX), Z13
-	VPANDD     Z3, Z13, Z8
-	VPSRLD     $0x04, Z13, Z13
-	VPANDD     Z3, Z13, Z12
-	VMOVDQU32  256(AX), Z13
-	VPSLLD     $0x04, Z13, Z14
-	VPTERNLOGD $0xf8, Z4, Z14, Z5
-	VPSLLD     $0x03, Z13, Z14
-	VPTERNLOGD $0xf8, Z4, Z14, Z6
-	VPSLLD     $0x02, Z13, Z14
-	VPTERNLOGD $0xf8, Z4, Z14, Z7
-	VPSLLD     $0x01, Z13, Z14
-	VPTERNLOGD $0xf8, Z4, Z14, Z8
-	VPTERNLOGD $0xf8, Z4, Z13, Z9
-	VPSRLD     $0x01, Z13, Z14
-	VPTERNLOGD $0xf8, Z4, Z14, Z10
-	VPSRLD     $0x02, Z13, Z14
-	VPTERNLOGD $0xf8, Z4, Z14, Z11
-	VPSRLD     $0x03, Z13, Z14
-	VPTERNLOGD $0xf8, Z4, Z14, Z12
-
-	// Scales (and mins) of the part's rows.
-	VCVTPH2PS 320(AX), Z15
-	VCVTPH2PS 352(AX), Z16
-
-	// Integer products, scale times activation scale, multiply-add; then mins.
+	PREFETCHT0       3072(AX)
+	PREFETCHT0       3136(AX)
+	PREFETCHT0       3200(AX)
+	PREFETCHT0       3264(AX)
+	PREFETCHT0       3328(AX)
+	PREFETCHT0       3392(AX)
+	VMOVDQU32        (AX), Z13
+	VPANDD           Z3, Z13, Z5
+	VPSRLD           $0x04, Z13, Z13
+	VPANDD           Z3, Z13, Z9
+	VMOVDQU32        64(AX), Z13
+	VPANDD           Z3, Z13, Z6
+	VPSRLD           $0x04, Z13, Z13
+	VPANDD           Z3, Z13, Z10
+	VMOVDQU32        128(AX), Z13
+	VPANDD           Z3, Z13, Z7
+	VPSRLD           $0x04, Z13, Z13
+	VPANDD           Z3, Z13, Z11
+	VMOVDQU32        192(AX), Z13
+	VPANDD           Z3, Z13, Z8
+	VPSRLD           $0x04, Z13, Z13
+	VPANDD           Z3, Z13, Z12
+	VMOVDQU32        256(AX), Z13
+	VPSLLD           $0x04, Z13, Z14
+	VPTERNLOGD       $0xf8, Z4, Z14, Z5
+	VPSLLD           $0x03, Z13, Z14
+	VPTERNLOGD       $0xf8, Z4, Z14, Z6
+	VPSLLD           $0x02, Z13, Z14
+	VPTERNLOGD       $0xf8, Z4, Z14, Z7
+	VPSLLD           $0x01, Z13, Z14
+	VPTERNLOGD       $0xf8, Z4, Z14, Z8
+	VPTERNLOGD       $0xf8, Z4, Z13, Z9
+	VPSRLD           $0x01, Z13, Z14
+	VPTERNLOGD       $0xf8, Z4, Z14, Z10
+	VPSRLD           $0x02, Z13, Z14
+	VPTERNLOGD       $0xf8, Z4, Z14, Z11
+	VPSRLD           $0x03, Z13, Z14
+	VPTERNLOGD       $0xf8, Z4, Z14, Z12
+	VCVTPH2PS        320(AX), Z15
+	VCVTPH2PS        352(AX), Z16
 	VPXORD           Z13, Z13, Z13
 	VPXORD           Z17, Z17, Z17
 	VPXORD           Z18, Z18, Z18
@@ -387,52 +375,46 @@ tile:
 	JE     store
 
 block:
-	PREFETCHT0 3072(AX)
-	PREFETCHT0 3136(AX)
-	PREFETCHT0 3200(AX)
-	PREFETCHT0 3264(AX)
-	PREFETCHT0 3328(AX)
-	PREFETCHT0 3392(AX)
-
-	// Unsigned codes of the part's 8 groups of 4 columns.
-	VMOVDQU32  (AX), Z14
-	VPANDD     Z4, Z14, Z6
-	VPSRLD     $0x04, Z14, Z14
-	VPANDD     Z4, Z14, Z10
-	VMOVDQU32  64(AX), Z14
-	VPANDD     Z4, Z14, Z7
-	VPSRLD     $0x04, Z14, Z14
-	VPANDD     Z4, Z14, Z11
-	VMOVDQU32  128(AX), Z14
-	VPANDD     Z4, Z14, Z8
-	VPSRLD     $0x04, Z14, Z14
-	VPANDD     Z4, Z14, Z12
-	VMOVDQU32  192(AX), Z14
-	VPANDD     Z4, Z14, Z9
-	VPSRLD     $0x04, Z14, Z14
-	VPANDD     Z4, Z14, Z13
-	VMOVDQU32  256(AX), Z14
-	VPSLLD     $0x04, Z14, Z15
-	VPTERNLOGD $0xf8, Z5, Z15, Z6
-	VPSLLD     $0x03, Z14, Z15
-	VPTERNLOGD $0xf8, Z5, Z15, Z7
-	VPSLLD     $0x02, Z14, Z15
-	VPTERNLOGD $0xf8, Z5, Z15, Z8
-	VPSLLD     $0x01, Z14, Z15
-	VPTERNLOGD $0xf8, Z5, Z15, Z9
-	VPTERNLOGD $0xf8, Z5, Z14, Z10
-	VPSRLD     $0x01, Z14, Z15
-	VPTERNLOGD $0xf8, Z5, Z15, Z11
-	VPSRLD     $0x02, Z14, Z15
-	VPTERNLOGD $0xf8, Z5, Z15, Z12
-	VPSRLD     $0x03, Z14, Z15
-	VPTERNLOGD $0xf8, Z5, Z15, Z13
-
-	// Scales (and mins) of the part's rows.
-	VCVTPH2PS 320(AX), Z16
-	VCVTPH2PS 352(AX), Z17
-
-	// Integer products, scale times activation scale, multiply-add; then mins.
+	PREFETCHT0       3072(AX)
+	PREFETCHT0       3136(AX)
+	PREFETCHT0       3200(AX)
+	PREFETCHT0       3264(AX)
+	PREFETCHT0       3328(AX)
+	PREFETCHT0       3392(AX)
+	VMOVDQU32        (AX), Z14
+	VPANDD           Z4, Z14, Z6
+	VPSRLD           $0x04, Z14, Z14
+	VPANDD           Z4, Z14, Z10
+	VMOVDQU32        64(AX), Z14
+	VPANDD           Z4, Z14, Z7
+	VPSRLD           $0x04, Z14, Z14
+	VPANDD           Z4, Z14, Z11
+	VMOVDQU32        128(AX), Z14
+	VPANDD           Z4, Z14, Z8
+	VPSRLD           $0x04, Z14, Z14
+	VPANDD           Z4, Z14, Z12
+	VMOVDQU32        192(AX), Z14
+	VPANDD           Z4, Z14, Z9
+	VPSRLD           $0x04, Z14, Z14
+	VPANDD           Z4, Z14, Z13
+	VMOVDQU32        256(AX), Z14
+	VPSLLD           $0x04, Z14, Z15
+	VPTERNLOGD       $0xf8, Z5, Z15, Z6
+	VPSLLD           $0x03, Z14, Z15
+	VPTERNLOGD       $0xf8, Z5, Z15, Z7
+	VPSLLD           $0x02, Z14, Z15
+	VPTERNLOGD       $0xf8, Z5, Z15, Z8
+	VPSLLD           $0x01, Z14, Z15
+	VPTERNLOGD       $0xf8, Z5, Z15, Z9
+	VPTERNLOGD       $0xf8, Z5, Z14, Z10
+	VPSRLD           $0x01, Z14, Z15
+	VPTERNLOGD       $0xf8, Z5, Z15, Z11
+	VPSRLD           $0x02, Z14, Z15
+	VPTERNLOGD       $0xf8, Z5, Z15, Z12
+	VPSRLD           $0x03, Z14, Z15
+	VPTERNLOGD       $0xf8, Z5, Z15, Z13
+	VCVTPH2PS        320(AX), Z16
+	VCVTPH2PS        352(AX), Z17
 	VPXORD           Z14, Z14, Z14
 	VPXORD           Z18, Z18, Z18
 	VPXORD           Z19, Z19, Z19
@@ -534,52 +516,46 @@ tile:
 	JE     store
 
 block:
-	PREFETCHT0 3072(AX)
-	PREFETCHT0 3136(AX)
-	PREFETCHT0 3200(AX)
-	PREFETCHT0 3264(AX)
-	PREFETCHT0 3328(AX)
-	PREFETCHT0 3392(AX)
-
-	// Unsigned codes of the part's 8 groups of 4 columns.
-	VMOVDQU32  (AX), Z15
-	VPANDD     Z5, Z15, Z7
-	VPSRLD     $0x04, Z15, Z15
-	VPANDD     Z5, Z15, Z11
-	VMOVDQU32  64(AX), Z15
-	VPANDD     Z5, Z15, Z8
-	VPSRLD     $0x04, Z15, Z15
-	VPANDD     Z5, Z15, Z12
-	VMOVDQU32  128(AX), Z15
-	VPANDD     Z5, Z15, Z9
-	VPSRLD     $0x04, Z15, Z15
-	VPANDD     Z5, Z15, Z13
-	VMOVDQU32  192(AX), Z15
-	VPANDD     Z5, Z15, Z10
-	VPSRLD     $0x04, Z15, Z15
-	VPANDD     Z5, Z15, Z14
-	VMOVDQU32  256(AX), Z15
-	VPSLLD     $0x04, Z15, Z16
-	VPTERNLOGD $0xf8, Z6, Z16, Z7
-	VPSLLD     $0x03, Z15, Z16
-	VPTERNLOGD $0xf8, Z6, Z16, Z8
-	VPSLLD     $0x02, Z15, Z16
-	VPTERNLOGD $0xf8, Z6, Z16, Z9
-	VPSLLD     $0x01, Z15, Z16
-	VPTERNLOGD $0xf8, Z6, Z16, Z10
-	VPTERNLOGD $0xf8, Z6, Z15, Z11
-	VPSRLD     $0x01, Z15, Z16
-	VPTERNLOGD $0xf8, Z6, Z16, Z12
-	VPSRLD     $0x02, Z15, Z16
-	VPTERNLOGD $0xf8, Z6, Z16, Z13
-	VPSRLD     $0x03, Z15, Z16
-	VPTERNLOGD $0xf8, Z6, Z16, Z14
-
-	// Scales (and mins) of the part's rows.
-	VCVTPH2PS 320(AX), Z17
-	VCVTPH2PS 352(AX), Z18
-
-	// Integer products, scale times activation scale, multiply-add; then mins.
+	PREFETCHT0       3072(AX)
+	PREFETCHT0       3136(AX)
+	PREFETCHT0       3200(AX)
+	PREFETCHT0       3264(AX)
+	PREFETCHT0       3328(AX)
+	PREFETCHT0       3392(AX)
+	VMOVDQU32        (AX), Z15
+	VPANDD           Z5, Z15, Z7
+	VPSRLD           $0x04, Z15, Z15
+	VPANDD           Z5, Z15, Z11
+	VMOVDQU32        64(AX), Z15
+	VPANDD           Z5, Z15, Z8
+	VPSRLD           $0x04, Z15, Z15
+	VPANDD           Z5, Z15, Z12
+	VMOVDQU32        128(AX), Z15
+	VPANDD           Z5, Z15, Z9
+	VPSRLD           $0x04, Z15, Z15
+	VPANDD           Z5, Z15, Z13
+	VMOVDQU32        192(AX), Z15
+	VPANDD           Z5, Z15, Z10
+	VPSRLD           $0x04, Z15, Z15
+	VPANDD           Z5, Z15, Z14
+	VMOVDQU32        256(AX), Z15
+	VPSLLD           $0x04, Z15, Z16
+	VPTERNLOGD       $0xf8, Z6, Z16, Z7
+	VPSLLD           $0x03, Z15, Z16
+	VPTERNLOGD       $0xf8, Z6, Z16, Z8
+	VPSLLD           $0x02, Z15, Z16
+	VPTERNLOGD       $0xf8, Z6, Z16, Z9
+	VPSLLD           $0x01, Z15, Z16
+	VPTERNLOGD       $0xf8, Z6, Z16, Z10
+	VPTERNLOGD       $0xf8, Z6, Z15, Z11
+	VPSRLD           $0x01, Z15, Z16
+	VPTERNLOGD       $0xf8, Z6, Z16, Z12
+	VPSRLD           $0x02, Z15, Z16
+	VPTERNLOGD       $0xf8, Z6, Z16, Z13
+	VPSRLD           $0x03, Z15, Z16
+	VPTERNLOGD       $0xf8, Z6, Z16, Z14
+	VCVTPH2PS        320(AX), Z17
+	VCVTPH2PS        352(AX), Z18
 	VPXORD           Z15, Z15, Z15
 	VPXORD           Z19, Z19, Z19
 	VPXORD           Z20, Z20, Z20
@@ -698,52 +674,46 @@ tile:
 	JE     store
 
 block:
-	PREFETCHT0 3072(AX)
-	PREFETCHT0 3136(AX)
-	PREFETCHT0 3200(AX)
-	PREFETCHT0 3264(AX)
-	PREFETCHT0 3328(AX)
-	PREFETCHT0 3392(AX)
-
-	// Unsigned codes of the part's 8 groups of 4 columns.
-	VMOVDQU32  (AX), Z16
-	VPANDD     Z6, Z16, Z8
-	VPSRLD     $0x04, Z16, Z16
-	VPANDD     Z6, Z16, Z12
-	VMOVDQU32  64(AX), Z16
-	VPANDD     Z6, Z16, Z9
-	VPSRLD     $0x04, Z16, Z16
-	VPANDD     Z6, Z16, Z13
-	VMOVDQU32  128(AX), Z16
-	VPANDD     Z6, Z16, Z10
-	VPSRLD     $0x04, Z16, Z16
-	VPANDD     Z6, Z16, Z14
-	VMOVDQU32  192(AX), Z16
-	VPANDD     Z6, Z16, Z11
-	VPSRLD     $0x04, Z16, Z16
-	VPANDD     Z6, Z16, Z15
-	VMOVDQU32  256(AX), Z16
-	VPSLLD     $0x04, Z16, Z17
-	VPTERNLOGD $0xf8, Z7, Z17, Z8
-	VPSLLD     $0x03, Z16, Z17
-	VPTERNLOGD $0xf8, Z7, Z17, Z9
-	VPSLLD     $0x02, Z16, Z17
-	VPTERNLOGD $0xf8, Z7, Z17, Z10
-	VPSLLD     $0x01, Z16, Z17
-	VPTERNLOGD $0xf8, Z7, Z17, Z11
-	VPTERNLOGD $0xf8, Z7, Z16, Z12
-	VPSRLD     $0x01, Z16, Z17
-	VPTERNLOGD $0xf8, Z7, Z17, Z13
-	VPSRLD     $0x02, Z16, Z17
-	VPTERNLOGD $0xf8, Z7, Z17, Z14
-	VPSRLD     $0x03, Z16, Z17
-	VPTERNLOGD $0xf8, Z7, Z17, Z15
-
-	// Scales (and mins) of the part's rows.
-	VCVTPH2PS 320(AX), Z18
-	VCVTPH2PS 352(AX), Z19
-
-	// Integer products, scale times activation scale, multiply-add; then mins.
+	PREFETCHT0       3072(AX)
+	PREFETCHT0       3136(AX)
+	PREFETCHT0       3200(AX)
+	PREFETCHT0       3264(AX)
+	PREFETCHT0       3328(AX)
+	PREFETCHT0       3392(AX)
+	VMOVDQU32        (AX), Z16
+	VPANDD           Z6, Z16, Z8
+	VPSRLD           $0x04, Z16, Z16
+	VPANDD           Z6, Z16, Z12
+	VMOVDQU32        64(AX), Z16
+	VPANDD           Z6, Z16, Z9
+	VPSRLD           $0x04, Z16, Z16
+	VPANDD           Z6, Z16, Z13
+	VMOVDQU32        128(AX), Z16
+	VPANDD           Z6, Z16, Z10
+	VPSRLD           $0x04, Z16, Z16
+	VPANDD           Z6, Z16, Z14
+	VMOVDQU32        192(AX), Z16
+	VPANDD           Z6, Z16, Z11
+	VPSRLD           $0x04, Z16, Z16
+	VPANDD           Z6, Z16, Z15
+	VMOVDQU32        256(AX), Z16
+	VPSLLD           $0x04, Z16, Z17
+	VPTERNLOGD       $0xf8, Z7, Z17, Z8
+	VPSLLD           $0x03, Z16, Z17
+	VPTERNLOGD       $0xf8, Z7, Z17, Z9
+	VPSLLD           $0x02, Z16, Z17
+	VPTERNLOGD       $0xf8, Z7, Z17, Z10
+	VPSLLD           $0x01, Z16, Z17
+	VPTERNLOGD       $0xf8, Z7, Z17, Z11
+	VPTERNLOGD       $0xf8, Z7, Z16, Z12
+	VPSRLD           $0x01, Z16, Z17
+	VPTERNLOGD       $0xf8, Z7, Z17, Z13
+	VPSRLD           $0x02, Z16, Z17
+	VPTERNLOGD       $0xf8, Z7, Z17, Z14
+	VPSRLD           $0x03, Z16, Z17
+	VPTERNLOGD       $0xf8, Z7, Z17, Z15
+	VCVTPH2PS        320(AX), Z18
+	VCVTPH2PS        352(AX), Z19
 	VPXORD           Z16, Z16, Z16
 	VPXORD           Z20, Z20, Z20
 	VPXORD           Z21, Z21, Z21
@@ -878,52 +848,46 @@ tile:
 	JE     store
 
 block:
-	PREFETCHT0 3072(AX)
-	PREFETCHT0 3136(AX)
-	PREFETCHT0 3200(AX)
-	PREFETCHT0 3264(AX)
-	PREFETCHT0 3328(AX)
-	PREFETCHT0 3392(AX)
-
-	// Unsigned codes of the part's 8 groups of 4 columns.
-	VMOVDQU32  (AX), Z17
-	VPANDD     Z7, Z17, Z9
-	VPSRLD     $0x04, Z17, Z17
-	VPANDD     Z7, Z17, Z13
-	VMOVDQU32  64(AX), Z17
-	VPANDD     Z7, Z17, Z10
-	VPSRLD     $0x04, Z17, Z17
-	VPANDD     Z7, Z17, Z14
-	VMOVDQU32  128(AX), Z17
-	VPANDD     Z7, Z17, Z11
-	VPSRLD     $0x04, Z17, Z17
-	VPANDD     Z7, Z17, Z15
-	VMOVDQU32  192(AX), Z17
-	VPANDD     Z7, Z17, Z12
-	VPSRLD     $0x04, Z17, Z17
-	VPANDD     Z7, Z17, Z16
-	VMOVDQU32  256(AX), Z17
-	VPSLLD     $0x04, Z17, Z18
-	VPTERNLOGD $0xf8, Z8, Z18, Z9
-	VPSLLD     $0x03, Z17, Z18
-	VPTERNLOGD $0xf8, Z8, Z18, Z10
-	VPSLLD     $0x02, Z17, Z18
-	VPTERNLOGD $0xf8, Z8, Z18, Z11
-	VPSLLD     $0x01, Z17, Z18
-	VPTERNLOGD $0xf8, Z8, Z18, Z12
-	VPTERNLOGD $0xf8, Z8, Z17, Z13
-	VPSRLD     $0x01, Z17, Z18
-	VPTERNLOGD $0xf8, Z8, Z18, Z14
-	VPSRLD     $0x02, Z17, Z18
-	VPTERNLOGD $0xf8, Z8, Z18, Z15
-	VPSRLD     $0x03, Z17, Z18
-	VPTERNLOGD $0xf8, Z8, Z18, Z16
-
-	// Scales (and mins) of the part's rows.
-	VCVTPH2PS 320(AX), Z19
-	VCVTPH2PS 352(AX), Z20
-
-	// Integer products, scale times activation scale, multiply-add; then mins.
+	PREFETCHT0       3072(AX)
+	PREFETCHT0       3136(AX)
+	PREFETCHT0       3200(AX)
+	PREFETCHT0       3264(AX)
+	PREFETCHT0       3328(AX)
+	PREFETCHT0       3392(AX)
+	VMOVDQU32        (AX), Z17
+	VPANDD           Z7, Z17, Z9
+	VPSRLD           $0x04, Z17, Z17
+	VPANDD           Z7, Z17, Z13
+	VMOVDQU32        64(AX), Z17
+	VPANDD           Z7, Z17, Z10
+	VPSRLD           $0x04, Z17, Z17
+	VPANDD           Z7, Z17, Z14
+	VMOVDQU32        128(AX), Z17
+	VPANDD           Z7, Z17, Z11
+	VPSRLD           $0x04, Z17, Z17
+	VPANDD           Z7, Z17, Z15
+	VMOVDQU32        192(AX), Z17
+	VPANDD           Z7, Z17, Z12
+	VPSRLD           $0x04, Z17, Z17
+	VPANDD           Z7, Z17, Z16
+	VMOVDQU32        256(AX), Z17
+	VPSLLD           $0x04, Z17, Z18
+	VPTERNLOGD       $0xf8, Z8, Z18, Z9
+	VPSLLD           $0x03, Z17, Z18
+	VPTERNLOGD       $0xf8, Z8, Z18, Z10
+	VPSLLD           $0x02, Z17, Z18
+	VPTERNLOGD       $0xf8, Z8, Z18, Z11
+	VPSLLD           $0x01, Z17, Z18
+	VPTERNLOGD       $0xf8, Z8, Z18, Z12
+	VPTERNLOGD       $0xf8, Z8, Z17, Z13
+	VPSRLD           $0x01, Z17, Z18
+	VPTERNLOGD       $0xf8, Z8, Z18, Z14
+	VPSRLD           $0x02, Z17, Z18
+	VPTERNLOGD       $0xf8, Z8, Z18, Z15
+	VPSRLD           $0x03, Z17, Z18
+	VPTERNLOGD       $0xf8, Z8, Z18, Z16
+	VCVTPH2PS        320(AX), Z19
+	VCVTPH2PS        352(AX), Z20
 	VPXORD           Z17, Z17, Z17
 	VPXORD           Z21, Z21, Z21
 	VPXORD           Z22, Z22, Z22
@@ -1075,52 +1039,46 @@ tile:
 	JE     store
 
 block:
-	PREFETCHT0 3072(AX)
-	PREFETCHT0 3136(AX)
-	PREFETCHT0 3200(AX)
-	PREFETCHT0 3264(AX)
-	PREFETCHT0 3328(AX)
-	PREFETCHT0 3392(AX)
-
-	// Unsigned codes of the part's 8 groups of 4 columns.
-	VMOVDQU32  (AX), Z18
-	VPANDD     Z8, Z18, Z10
-	VPSRLD     $0x04, Z18, Z18
-	VPANDD     Z8, Z18, Z14
-	VMOVDQU32  64(AX), Z18
-	VPANDD     Z8, Z18, Z11
-	VPSRLD     $0x04, Z18, Z18
-	VPANDD     Z8, Z18, Z15
-	VMOVDQU32  128(AX), Z18
-	VPANDD     Z8, Z18, Z12
-	VPSRLD     $0x04, Z18, Z18
-	VPANDD     Z8, Z18, Z16
-	VMOVDQU32  192(AX), Z18
-	VPANDD     Z8, Z18, Z13
-	VPSRLD     $0x04, Z18, Z18
-	VPANDD     Z8, Z18, Z17
-	VMOVDQU32  256(AX), Z18
-	VPSLLD     $0x04, Z18, Z19
-	VPTERNLOGD $0xf8, Z9, Z19, Z10
-	VPSLLD     $0x03, Z18, Z19
-	VPTERNLOGD $0xf8, Z9, Z19, Z11
-	VPSLLD     $0x02, Z18, Z19
-	VPTERNLOGD $0xf8, Z9, Z19, Z12
-	VPSLLD     $0x01, Z18, Z19
-	VPTERNLOGD $0xf8, Z9, Z19, Z13
-	VPTERNLOGD $0xf8, Z9, Z18, Z14
-	VPSRLD     $0x01, Z18, Z19
-	VPTERNLOGD $0xf8, Z9, Z19, Z15
-	VPSRLD     $0x02, Z18, Z19
-	VPTERNLOGD $0xf8, Z9, Z19, Z16
-	VPSRLD     $0x03, Z18, Z19
-	VPTERNLOGD $0xf8, Z9, Z19, Z17
-
-	// Scales (and mins) of the part's rows.
-	VCVTPH2PS 320(AX), Z20
-	VCVTPH2PS 352(AX), Z21
-
-	// Integer products, scale times activation scale, multiply-add; then mins.
+	PREFETCHT0       3072(AX)
+	PREFETCHT0       3136(AX)
+	PREFETCHT0       3200(AX)
+	PREFETCHT0       3264(AX)
+	PREFETCHT0       3328(AX)
+	PREFETCHT0       3392(AX)
+	VMOVDQU32        (AX), Z18
+	VPANDD           Z8, Z18, Z10
+	VPSRLD           $0x04, Z18, Z18
+	VPANDD           Z8, Z18, Z14
+	VMOVDQU32        64(AX), Z18
+	VPANDD           Z8, Z18, Z11
+	VPSRLD           $0x04, Z18, Z18
+	VPANDD           Z8, Z18, Z15
+	VMOVDQU32        128(AX), Z18
+	VPANDD           Z8, Z18, Z12
+	VPSRLD           $0x04, Z18, Z18
+	VPANDD           Z8, Z18, Z16
+	VMOVDQU32        192(AX), Z18
+	VPANDD           Z8, Z18, Z13
+	VPSRLD           $0x04, Z18, Z18
+	VPANDD           Z8, Z18, Z17
+	VMOVDQU32        256(AX), Z18
+	VPSLLD           $0x04, Z18, Z19
+	VPTERNLOGD       $0xf8, Z9, Z19, Z10
+	VPSLLD           $0x03, Z18, Z19
+	VPTERNLOGD       $0xf8, Z9, Z19, Z11
+	VPSLLD           $0x02, Z18, Z19
+	VPTERNLOGD       $0xf8, Z9, Z19, Z12
+	VPSLLD           $0x01, Z18, Z19
+	VPTERNLOGD       $0xf8, Z9, Z19, Z13
+	VPTERNLOGD       $0xf8, Z9, Z18, Z14
+	VPSRLD           $0x01, Z18, Z19
+	VPTERNLOGD       $0xf8, Z9, Z19, Z15
+	VPSRLD           $0x02, Z18, Z19
+	VPTERNLOGD       $0xf8, Z9, Z19, Z16
+	VPSRLD           $0x03, Z18, Z19
+	VPTERNLOGD       $0xf8, Z9, Z19, Z17
+	VCVTPH2PS        320(AX), Z20
+	VCVTPH2PS        352(AX), Z21
 	VPXORD           Z18, Z18, Z18
 	VPXORD           Z22, Z22, Z22
 	VPXORD           Z23, Z23, Z23

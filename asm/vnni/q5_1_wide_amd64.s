@@ -42,52 +42,46 @@ tile:
 	JE     store
 
 block:
-	PREFETCHT0 3072(AX)
-	PREFETCHT0 3136(AX)
-	PREFETCHT0 3200(AX)
-	PREFETCHT0 3264(AX)
-	PREFETCHT0 3328(AX)
-	PREFETCHT0 3392(AX)
-
-	// Unsigned codes of the part's 8 groups of 4 columns.
-	VMOVDQU32  (AX), Z25
-	VPANDD     Z16, Z25, Z17
-	VPSRLD     $0x04, Z25, Z25
-	VPANDD     Z16, Z25, Z21
-	VMOVDQU32  64(AX), Z25
-	VPANDD     Z16, Z25, Z18
-	VPSRLD     $0x04, Z25, Z25
-	VPANDD     Z16, Z25, Z22
-	VMOVDQU32  128(AX), Z25
-	VPANDD     Z16, Z25, Z19
-	VPSRLD     $0x04, Z25, Z25
-	VPANDD     Z16, Z25, Z23
-	VMOVDQU32  192(AX), Z25
-	VPANDD     Z16, Z25, Z20
-	VPSRLD     $0x04, Z25, Z25
-	VPANDD     Z16, Z25, Z24
-	VMOVDQU32  256(AX), Z25
-	VPSLLD     $0x04, Z25, Z26
-	VPTERNLOGD $0xf8, splat10101010<>+0(SB), Z26, Z17
-	VPSLLD     $0x03, Z25, Z26
-	VPTERNLOGD $0xf8, splat10101010<>+0(SB), Z26, Z18
-	VPSLLD     $0x02, Z25, Z26
-	VPTERNLOGD $0xf8, splat10101010<>+0(SB), Z26, Z19
-	VPSLLD     $0x01, Z25, Z26
-	VPTERNLOGD $0xf8, splat10101010<>+0(SB), Z26, Z20
-	VPTERNLOGD $0xf8, splat10101010<>+0(SB), Z25, Z21
-	VPSRLD     $0x01, Z25, Z26
-	VPTERNLOGD $0xf8, splat10101010<>+0(SB), Z26, Z22
-	VPSRLD     $0x02, Z25, Z26
-	VPTERNLOGD $0xf8, splat10101010<>+0(SB), Z26, Z23
-	VPSRLD     $0x03, Z25, Z26
-	VPTERNLOGD $0xf8, splat10101010<>+0(SB), Z26, Z24
-
-	// Scales (and mins) of the part's rows.
-	VCVTPH2PS 320(AX), Z27
-	VCVTPH2PS 352(AX), Z28
-
-	// Integer products, scale times activation scale, multiply-add; then mins.
+	PREFETCHT0       3072(AX)
+	PREFETCHT0       3136(AX)
+	PREFETCHT0       3200(AX)
+	PREFETCHT0       3264(AX)
+	PREFETCHT0       3328(AX)
+	PREFETCHT0       3392(AX)
+	VMOVDQU32        (AX), Z25
+	VPANDD           Z16, Z25, Z17
+	VPSRLD           $0x04, Z25, Z25
+	VPANDD           Z16, Z25, Z21
+	VMOVDQU32        64(AX), Z25
+	VPANDD           Z16, Z25, Z18
+	VPSRLD           $0x04, Z25, Z25
+	VPANDD           Z16, Z25, Z22
+	VMOVDQU32        128(AX), Z25
+	VPANDD           Z16, Z25, Z19
+	VPSRLD           $0x04, Z25, Z25
+	VPANDD           Z16, Z25, Z23
+	VMOVDQU32        192(AX), Z25
+	VPANDD           Z16, Z25, Z20
+	VPSRLD           $0x04, Z25, Z25
+	VPANDD           Z16, Z25, Z24
+	VMOVDQU32        256(AX), Z25
+	VPSLLD           $0x04, Z25, Z26
+	VPTERNLOGD       $0xf8, splat10101010<>+0(SB), Z26, Z17
+	VPSLLD           $0x03, Z25, Z26
+	VPTERNLOGD       $0xf8, splat10101010<>+0(SB), Z26, Z18
+	VPSLLD           $0x02, Z25, Z26
+	VPTERNLOGD       $0xf8, splat10101010<>+0(SB), Z26, Z19
+	VPSLLD           $0x01, Z25, Z26
+	VPTERNLOGD       $0xf8, splat10101010<>+0(SB), Z26, Z20
+	VPTERNLOGD       $0xf8, splat10101010<>+0(SB), Z25, Z21
+	VPSRLD           $0x01, Z25, Z26
+	VPTERNLOGD       $0xf8, splat10101010<>+0(SB), Z26, Z22
+	VPSRLD           $0x02, Z25, Z26
+	VPTERNLOGD       $0xf8, splat10101010<>+0(SB), Z26, Z23
+	VPSRLD           $0x03, Z25, Z26
+	VPTERNLOGD       $0xf8, splat10101010<>+0(SB), Z26, Z24
+	VCVTPH2PS        320(AX), Z27
+	VCVTPH2PS        352(AX), Z28
 	VPXORD           Z25, Z25, Z25
 	VPXORD           Z29, Z29, Z29
 	VPXORD           Z30, Z30, Z30

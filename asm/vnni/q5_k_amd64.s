@@ -174,55 +174,49 @@ block:
 	MOVQ       $0x00000008, R8
 
 part:
-	PREFETCHT0 2880(AX)
-	PREFETCHT0 2944(AX)
-	PREFETCHT0 3008(AX)
-	PREFETCHT0 3072(AX)
-	PREFETCHT0 3136(AX)
-
-	// Unsigned codes of the part's 8 groups of 4 columns.
-	VMOVDQU32  (AX), Z14
-	VPANDD     Z2, Z14, Z6
-	VPSRLD     $0x04, Z14, Z14
-	VPANDD     Z2, Z14, Z10
-	VMOVDQU32  64(AX), Z14
-	VPANDD     Z2, Z14, Z7
-	VPSRLD     $0x04, Z14, Z14
-	VPANDD     Z2, Z14, Z11
-	VMOVDQU32  128(AX), Z14
-	VPANDD     Z2, Z14, Z8
-	VPSRLD     $0x04, Z14, Z14
-	VPANDD     Z2, Z14, Z12
-	VMOVDQU32  192(AX), Z14
-	VPANDD     Z2, Z14, Z9
-	VPSRLD     $0x04, Z14, Z14
-	VPANDD     Z2, Z14, Z13
-	VMOVDQU32  256(AX), Z14
-	VPSLLD     $0x04, Z14, Z15
-	VPTERNLOGD $0xf8, Z3, Z15, Z6
-	VPSLLD     $0x03, Z14, Z15
-	VPTERNLOGD $0xf8, Z3, Z15, Z7
-	VPSLLD     $0x02, Z14, Z15
-	VPTERNLOGD $0xf8, Z3, Z15, Z8
-	VPSLLD     $0x01, Z14, Z15
-	VPTERNLOGD $0xf8, Z3, Z15, Z9
-	VPTERNLOGD $0xf8, Z3, Z14, Z10
-	VPSRLD     $0x01, Z14, Z15
-	VPTERNLOGD $0xf8, Z3, Z15, Z11
-	VPSRLD     $0x02, Z14, Z15
-	VPTERNLOGD $0xf8, Z3, Z15, Z12
-	VPSRLD     $0x03, Z14, Z15
-	VPTERNLOGD $0xf8, Z3, Z15, Z13
-
-	// Scales (and mins) of the part's rows.
-	VPMOVZXBD (R9), Z16
-	VCVTDQ2PS Z16, Z16
-	VMULPS    Z4, Z16, Z16
-	VPMOVZXBD 16(R9), Z17
-	VCVTDQ2PS Z17, Z17
-	VMULPS    Z5, Z17, Z17
-
-	// Integer products, scale times activation scale, multiply-add; then mins.
+	PREFETCHT0        2880(AX)
+	PREFETCHT0        2944(AX)
+	PREFETCHT0        3008(AX)
+	PREFETCHT0        3072(AX)
+	PREFETCHT0        3136(AX)
+	VMOVDQU32         (AX), Z14
+	VPANDD            Z2, Z14, Z6
+	VPSRLD            $0x04, Z14, Z14
+	VPANDD            Z2, Z14, Z10
+	VMOVDQU32         64(AX), Z14
+	VPANDD            Z2, Z14, Z7
+	VPSRLD            $0x04, Z14, Z14
+	VPANDD            Z2, Z14, Z11
+	VMOVDQU32         128(AX), Z14
+	VPANDD            Z2, Z14, Z8
+	VPSRLD            $0x04, Z14, Z14
+	VPANDD            Z2, Z14, Z12
+	VMOVDQU32         192(AX), Z14
+	VPANDD            Z2, Z14, Z9
+	VPSRLD            $0x04, Z14, Z14
+	VPANDD            Z2, Z14, Z13
+	VMOVDQU32         256(AX), Z14
+	VPSLLD            $0x04, Z14, Z15
+	VPTERNLOGD        $0xf8, Z3, Z15, Z6
+	VPSLLD            $0x03, Z14, Z15
+	VPTERNLOGD        $0xf8, Z3, Z15, Z7
+	VPSLLD            $0x02, Z14, Z15
+	VPTERNLOGD        $0xf8, Z3, Z15, Z8
+	VPSLLD            $0x01, Z14, Z15
+	VPTERNLOGD        $0xf8, Z3, Z15, Z9
+	VPTERNLOGD        $0xf8, Z3, Z14, Z10
+	VPSRLD            $0x01, Z14, Z15
+	VPTERNLOGD        $0xf8, Z3, Z15, Z11
+	VPSRLD            $0x02, Z14, Z15
+	VPTERNLOGD        $0xf8, Z3, Z15, Z12
+	VPSRLD            $0x03, Z14, Z15
+	VPTERNLOGD        $0xf8, Z3, Z15, Z13
+	VPMOVZXBD         (R9), Z16
+	VCVTDQ2PS         Z16, Z16
+	VMULPS            Z4, Z16, Z16
+	VPMOVZXBD         16(R9), Z17
+	VCVTDQ2PS         Z17, Z17
+	VMULPS            Z5, Z17, Z17
 	VPXORD            Z14, Z14, Z14
 	VPXORD            Z18, Z18, Z18
 	VPDPBUSD.BCST     (SI), Z6, Z14
@@ -307,55 +301,49 @@ block:
 	MOVQ       $0x00000008, R8
 
 part:
-	PREFETCHT0 2880(AX)
-	PREFETCHT0 2944(AX)
-	PREFETCHT0 3008(AX)
-	PREFETCHT0 3072(AX)
-	PREFETCHT0 3136(AX)
-
-	// Unsigned codes of the part's 8 groups of 4 columns.
-	VMOVDQU32  (AX), Z15
-	VPANDD     Z3, Z15, Z7
-	VPSRLD     $0x04, Z15, Z15
-	VPANDD     Z3, Z15, Z11
-	VMOVDQU32  64(AX), Z15
-	VPANDD     Z3, Z15, Z8
-	VPSRLD     $0x04, Z15, Z15
-	VPANDD     Z3, Z15, Z12
-	VMOVDQU32  128(AX), Z15
-	VPANDD     Z3, Z15, Z9
-	VPSRLD     $0x04, Z15, Z15
-	VPANDD     Z3, Z15, Z13
-	VMOVDQU32  192(AX), Z15
-	VPANDD     Z3, Z15, Z10
-	VPSRLD     $0x04, Z15, Z15
-	VPANDD     Z3, Z15, Z14
-	VMOVDQU32  256(AX), Z15
-	VPSLLD     $0x04, Z15, Z16
-	VPTERNLOGD $0xf8, Z4, Z16, Z7
-	VPSLLD     $0x03, Z15, Z16
-	VPTERNLOGD $0xf8, Z4, Z16, Z8
-	VPSLLD     $0x02, Z15, Z16
-	VPTERNLOGD $0xf8, Z4, Z16, Z9
-	VPSLLD     $0x01, Z15, Z16
-	VPTERNLOGD $0xf8, Z4, Z16, Z10
-	VPTERNLOGD $0xf8, Z4, Z15, Z11
-	VPSRLD     $0x01, Z15, Z16
-	VPTERNLOGD $0xf8, Z4, Z16, Z12
-	VPSRLD     $0x02, Z15, Z16
-	VPTERNLOGD $0xf8, Z4, Z16, Z13
-	VPSRLD     $0x03, Z15, Z16
-	VPTERNLOGD $0xf8, Z4, Z16, Z14
-
-	// Scales (and mins) of the part's rows.
-	VPMOVZXBD (R9), Z17
-	VCVTDQ2PS Z17, Z17
-	VMULPS    Z5, Z17, Z17
-	VPMOVZXBD 16(R9), Z18
-	VCVTDQ2PS Z18, Z18
-	VMULPS    Z6, Z18, Z18
-
-	// Integer products, scale times activation scale, multiply-add; then mins.
+	PREFETCHT0        2880(AX)
+	PREFETCHT0        2944(AX)
+	PREFETCHT0        3008(AX)
+	PREFETCHT0        3072(AX)
+	PREFETCHT0        3136(AX)
+	VMOVDQU32         (AX), Z15
+	VPANDD            Z3, Z15, Z7
+	VPSRLD            $0x04, Z15, Z15
+	VPANDD            Z3, Z15, Z11
+	VMOVDQU32         64(AX), Z15
+	VPANDD            Z3, Z15, Z8
+	VPSRLD            $0x04, Z15, Z15
+	VPANDD            Z3, Z15, Z12
+	VMOVDQU32         128(AX), Z15
+	VPANDD            Z3, Z15, Z9
+	VPSRLD            $0x04, Z15, Z15
+	VPANDD            Z3, Z15, Z13
+	VMOVDQU32         192(AX), Z15
+	VPANDD            Z3, Z15, Z10
+	VPSRLD            $0x04, Z15, Z15
+	VPANDD            Z3, Z15, Z14
+	VMOVDQU32         256(AX), Z15
+	VPSLLD            $0x04, Z15, Z16
+	VPTERNLOGD        $0xf8, Z4, Z16, Z7
+	VPSLLD            $0x03, Z15, Z16
+	VPTERNLOGD        $0xf8, Z4, Z16, Z8
+	VPSLLD            $0x02, Z15, Z16
+	VPTERNLOGD        $0xf8, Z4, Z16, Z9
+	VPSLLD            $0x01, Z15, Z16
+	VPTERNLOGD        $0xf8, Z4, Z16, Z10
+	VPTERNLOGD        $0xf8, Z4, Z15, Z11
+	VPSRLD            $0x01, Z15, Z16
+	VPTERNLOGD        $0xf8, Z4, Z16, Z12
+	VPSRLD            $0x02, Z15, Z16
+	VPTERNLOGD        $0xf8, Z4, Z16, Z13
+	VPSRLD            $0x03, Z15, Z16
+	VPTERNLOGD        $0xf8, Z4, Z16, Z14
+	VPMOVZXBD         (R9), Z17
+	VCVTDQ2PS         Z17, Z17
+	VMULPS            Z5, Z17, Z17
+	VPMOVZXBD         16(R9), Z18
+	VCVTDQ2PS         Z18, Z18
+	VMULPS            Z6, Z18, Z18
 	VPXORD            Z15, Z15, Z15
 	VPXORD            Z19, Z19, Z19
 	VPXORD            Z20, Z20, Z20
@@ -457,55 +445,49 @@ block:
 	MOVQ       $0x00000008, R9
 
 part:
-	PREFETCHT0 2880(AX)
-	PREFETCHT0 2944(AX)
-	PREFETCHT0 3008(AX)
-	PREFETCHT0 3072(AX)
-	PREFETCHT0 3136(AX)
-
-	// Unsigned codes of the part's 8 groups of 4 columns.
-	VMOVDQU32  (AX), Z16
-	VPANDD     Z4, Z16, Z8
-	VPSRLD     $0x04, Z16, Z16
-	VPANDD     Z4, Z16, Z12
-	VMOVDQU32  64(AX), Z16
-	VPANDD     Z4, Z16, Z9
-	VPSRLD     $0x04, Z16, Z16
-	VPANDD     Z4, Z16, Z13
-	VMOVDQU32  128(AX), Z16
-	VPANDD     Z4, Z16, Z10
-	VPSRLD     $0x04, Z16, Z16
-	VPANDD     Z4, Z16, Z14
-	VMOVDQU32  192(AX), Z16
-	VPANDD     Z4, Z16, Z11
-	VPSRLD     $0x04, Z16, Z16
-	VPANDD     Z4, Z16, Z15
-	VMOVDQU32  256(AX), Z16
-	VPSLLD     $0x04, Z16, Z17
-	VPTERNLOGD $0xf8, Z5, Z17, Z8
-	VPSLLD     $0x03, Z16, Z17
-	VPTERNLOGD $0xf8, Z5, Z17, Z9
-	VPSLLD     $0x02, Z16, Z17
-	VPTERNLOGD $0xf8, Z5, Z17, Z10
-	VPSLLD     $0x01, Z16, Z17
-	VPTERNLOGD $0xf8, Z5, Z17, Z11
-	VPTERNLOGD $0xf8, Z5, Z16, Z12
-	VPSRLD     $0x01, Z16, Z17
-	VPTERNLOGD $0xf8, Z5, Z17, Z13
-	VPSRLD     $0x02, Z16, Z17
-	VPTERNLOGD $0xf8, Z5, Z17, Z14
-	VPSRLD     $0x03, Z16, Z17
-	VPTERNLOGD $0xf8, Z5, Z17, Z15
-
-	// Scales (and mins) of the part's rows.
-	VPMOVZXBD (R10), Z18
-	VCVTDQ2PS Z18, Z18
-	VMULPS    Z6, Z18, Z18
-	VPMOVZXBD 16(R10), Z19
-	VCVTDQ2PS Z19, Z19
-	VMULPS    Z7, Z19, Z19
-
-	// Integer products, scale times activation scale, multiply-add; then mins.
+	PREFETCHT0        2880(AX)
+	PREFETCHT0        2944(AX)
+	PREFETCHT0        3008(AX)
+	PREFETCHT0        3072(AX)
+	PREFETCHT0        3136(AX)
+	VMOVDQU32         (AX), Z16
+	VPANDD            Z4, Z16, Z8
+	VPSRLD            $0x04, Z16, Z16
+	VPANDD            Z4, Z16, Z12
+	VMOVDQU32         64(AX), Z16
+	VPANDD            Z4, Z16, Z9
+	VPSRLD            $0x04, Z16, Z16
+	VPANDD            Z4, Z16, Z13
+	VMOVDQU32         128(AX), Z16
+	VPANDD            Z4, Z16, Z10
+	VPSRLD            $0x04, Z16, Z16
+	VPANDD            Z4, Z16, Z14
+	VMOVDQU32         192(AX), Z16
+	VPANDD            Z4, Z16, Z11
+	VPSRLD            $0x04, Z16, Z16
+	VPANDD            Z4, Z16, Z15
+	VMOVDQU32         256(AX), Z16
+	VPSLLD            $0x04, Z16, Z17
+	VPTERNLOGD        $0xf8, Z5, Z17, Z8
+	VPSLLD            $0x03, Z16, Z17
+	VPTERNLOGD        $0xf8, Z5, Z17, Z9
+	VPSLLD            $0x02, Z16, Z17
+	VPTERNLOGD        $0xf8, Z5, Z17, Z10
+	VPSLLD            $0x01, Z16, Z17
+	VPTERNLOGD        $0xf8, Z5, Z17, Z11
+	VPTERNLOGD        $0xf8, Z5, Z16, Z12
+	VPSRLD            $0x01, Z16, Z17
+	VPTERNLOGD        $0xf8, Z5, Z17, Z13
+	VPSRLD            $0x02, Z16, Z17
+	VPTERNLOGD        $0xf8, Z5, Z17, Z14
+	VPSRLD            $0x03, Z16, Z17
+	VPTERNLOGD        $0xf8, Z5, Z17, Z15
+	VPMOVZXBD         (R10), Z18
+	VCVTDQ2PS         Z18, Z18
+	VMULPS            Z6, Z18, Z18
+	VPMOVZXBD         16(R10), Z19
+	VCVTDQ2PS         Z19, Z19
+	VMULPS            Z7, Z19, Z19
 	VPXORD            Z16, Z16, Z16
 	VPXORD            Z20, Z20, Z20
 	VPXORD            Z21, Z21, Z21
@@ -623,55 +605,49 @@ block:
 	MOVQ       $0x00000008, R9
 
 part:
-	PREFETCHT0 2880(AX)
-	PREFETCHT0 2944(AX)
-	PREFETCHT0 3008(AX)
-	PREFETCHT0 3072(AX)
-	PREFETCHT0 3136(AX)
-
-	// Unsigned codes of the part's 8 groups of 4 columns.
-	VMOVDQU32  (AX), Z17
-	VPANDD     Z5, Z17, Z9
-	VPSRLD     $0x04, Z17, Z17
-	VPANDD     Z5, Z17, Z13
-	VMOVDQU32  64(AX), Z17
-	VPANDD     Z5, Z17, Z10
-	VPSRLD     $0x04, Z17, Z17
-	VPANDD     Z5, Z17, Z14
-	VMOVDQU32  128(AX), Z17
-	VPANDD     Z5, Z17, Z11
-	VPSRLD     $0x04, Z17, Z17
-	VPANDD     Z5, Z17, Z15
-	VMOVDQU32  192(AX), Z17
-	VPANDD     Z5, Z17, Z12
-	VPSRLD     $0x04, Z17, Z17
-	VPANDD     Z5, Z17, Z16
-	VMOVDQU32  256(AX), Z17
-	VPSLLD     $0x04, Z17, Z18
-	VPTERNLOGD $0xf8, Z6, Z18, Z9
-	VPSLLD     $0x03, Z17, Z18
-	VPTERNLOGD $0xf8, Z6, Z18, Z10
-	VPSLLD     $0x02, Z17, Z18
-	VPTERNLOGD $0xf8, Z6, Z18, Z11
-	VPSLLD     $0x01, Z17, Z18
-	VPTERNLOGD $0xf8, Z6, Z18, Z12
-	VPTERNLOGD $0xf8, Z6, Z17, Z13
-	VPSRLD     $0x01, Z17, Z18
-	VPTERNLOGD $0xf8, Z6, Z18, Z14
-	VPSRLD     $0x02, Z17, Z18
-	VPTERNLOGD $0xf8, Z6, Z18, Z15
-	VPSRLD     $0x03, Z17, Z18
-	VPTERNLOGD $0xf8, Z6, Z18, Z16
-
-	// Scales (and mins) of the part's rows.
-	VPMOVZXBD (R10), Z19
-	VCVTDQ2PS Z19, Z19
-	VMULPS    Z7, Z19, Z19
-	VPMOVZXBD 16(R10), Z20
-	VCVTDQ2PS Z20, Z20
-	VMULPS    Z8, Z20, Z20
-
-	// Integer products, scale times activation scale, multiply-add; then mins.
+	PREFETCHT0        2880(AX)
+	PREFETCHT0        2944(AX)
+	PREFETCHT0        3008(AX)
+	PREFETCHT0        3072(AX)
+	PREFETCHT0        3136(AX)
+	VMOVDQU32         (AX), Z17
+	VPANDD            Z5, Z17, Z9
+	VPSRLD            $0x04, Z17, Z17
+	VPANDD            Z5, Z17, Z13
+	VMOVDQU32         64(AX), Z17
+	VPANDD            Z5, Z17, Z10
+	VPSRLD            $0x04, Z17, Z17
+	VPANDD            Z5, Z17, Z14
+	VMOVDQU32         128(AX), Z17
+	VPANDD            Z5, Z17, Z11
+	VPSRLD            $0x04, Z17, Z17
+	VPANDD            Z5, Z17, Z15
+	VMOVDQU32         192(AX), Z17
+	VPANDD            Z5, Z17, Z12
+	VPSRLD            $0x04, Z17, Z17
+	VPANDD            Z5, Z17, Z16
+	VMOVDQU32         256(AX), Z17
+	VPSLLD            $0x04, Z17, Z18
+	VPTERNLOGD        $0xf8, Z6, Z18, Z9
+	VPSLLD            $0x03, Z17, Z18
+	VPTERNLOGD        $0xf8, Z6, Z18, Z10
+	VPSLLD            $0x02, Z17, Z18
+	VPTERNLOGD        $0xf8, Z6, Z18, Z11
+	VPSLLD            $0x01, Z17, Z18
+	VPTERNLOGD        $0xf8, Z6, Z18, Z12
+	VPTERNLOGD        $0xf8, Z6, Z17, Z13
+	VPSRLD            $0x01, Z17, Z18
+	VPTERNLOGD        $0xf8, Z6, Z18, Z14
+	VPSRLD            $0x02, Z17, Z18
+	VPTERNLOGD        $0xf8, Z6, Z18, Z15
+	VPSRLD            $0x03, Z17, Z18
+	VPTERNLOGD        $0xf8, Z6, Z18, Z16
+	VPMOVZXBD         (R10), Z19
+	VCVTDQ2PS         Z19, Z19
+	VMULPS            Z7, Z19, Z19
+	VPMOVZXBD         16(R10), Z20
+	VCVTDQ2PS         Z20, Z20
+	VMULPS            Z8, Z20, Z20
 	VPXORD            Z17, Z17, Z17
 	VPXORD            Z21, Z21, Z21
 	VPXORD            Z22, Z22, Z22
@@ -806,55 +782,49 @@ block:
 	MOVQ       $0x00000008, R10
 
 part:
-	PREFETCHT0 2880(AX)
-	PREFETCHT0 2944(AX)
-	PREFETCHT0 3008(AX)
-	PREFETCHT0 3072(AX)
-	PREFETCHT0 3136(AX)
-
-	// Unsigned codes of the part's 8 groups of 4 columns.
-	VMOVDQU32  (AX), Z18
-	VPANDD     Z6, Z18, Z10
-	VPSRLD     $0x04, Z18, Z18
-	VPANDD     Z6, Z18, Z14
-	VMOVDQU32  64(AX), Z18
-	VPANDD     Z6, Z18, Z11
-	VPSRLD     $0x04, Z18, Z18
-	VPANDD     Z6, Z18, Z15
-	VMOVDQU32  128(AX), Z18
-	VPANDD     Z6, Z18, Z12
-	VPSRLD     $0x04, Z18, Z18
-	VPANDD     Z6, Z18, Z16
-	VMOVDQU32  192(AX), Z18
-	VPANDD     Z6, Z18, Z13
-	VPSRLD     $0x04, Z18, Z18
-	VPANDD     Z6, Z18, Z17
-	VMOVDQU32  256(AX), Z18
-	VPSLLD     $0x04, Z18, Z19
-	VPTERNLOGD $0xf8, Z7, Z19, Z10
-	VPSLLD     $0x03, Z18, Z19
-	VPTERNLOGD $0xf8, Z7, Z19, Z11
-	VPSLLD     $0x02, Z18, Z19
-	VPTERNLOGD $0xf8, Z7, Z19, Z12
-	VPSLLD     $0x01, Z18, Z19
-	VPTERNLOGD $0xf8, Z7, Z19, Z13
-	VPTERNLOGD $0xf8, Z7, Z18, Z14
-	VPSRLD     $0x01, Z18, Z19
-	VPTERNLOGD $0xf8, Z7, Z19, Z15
-	VPSRLD     $0x02, Z18, Z19
-	VPTERNLOGD $0xf8, Z7, Z19, Z16
-	VPSRLD     $0x03, Z18, Z19
-	VPTERNLOGD $0xf8, Z7, Z19, Z17
-
-	// Scales (and mins) of the part's rows.
-	VPMOVZXBD (R11), Z20
-	VCVTDQ2PS Z20, Z20
-	VMULPS    Z8, Z20, Z20
-	VPMOVZXBD 16(R11), Z21
-	VCVTDQ2PS Z21, Z21
-	VMULPS    Z9, Z21, Z21
-
-	// Integer products, scale times activation scale, multiply-add; then mins.
+	PREFETCHT0        2880(AX)
+	PREFETCHT0        2944(AX)
+	PREFETCHT0        3008(AX)
+	PREFETCHT0        3072(AX)
+	PREFETCHT0        3136(AX)
+	VMOVDQU32         (AX), Z18
+	VPANDD            Z6, Z18, Z10
+	VPSRLD            $0x04, Z18, Z18
+	VPANDD            Z6, Z18, Z14
+	VMOVDQU32         64(AX), Z18
+	VPANDD            Z6, Z18, Z11
+	VPSRLD            $0x04, Z18, Z18
+	VPANDD            Z6, Z18, Z15
+	VMOVDQU32         128(AX), Z18
+	VPANDD            Z6, Z18, Z12
+	VPSRLD            $0x04, Z18, Z18
+	VPANDD            Z6, Z18, Z16
+	VMOVDQU32         192(AX), Z18
+	VPANDD            Z6, Z18, Z13
+	VPSRLD            $0x04, Z18, Z18
+	VPANDD            Z6, Z18, Z17
+	VMOVDQU32         256(AX), Z18
+	VPSLLD            $0x04, Z18, Z19
+	VPTERNLOGD        $0xf8, Z7, Z19, Z10
+	VPSLLD            $0x03, Z18, Z19
+	VPTERNLOGD        $0xf8, Z7, Z19, Z11
+	VPSLLD            $0x02, Z18, Z19
+	VPTERNLOGD        $0xf8, Z7, Z19, Z12
+	VPSLLD            $0x01, Z18, Z19
+	VPTERNLOGD        $0xf8, Z7, Z19, Z13
+	VPTERNLOGD        $0xf8, Z7, Z18, Z14
+	VPSRLD            $0x01, Z18, Z19
+	VPTERNLOGD        $0xf8, Z7, Z19, Z15
+	VPSRLD            $0x02, Z18, Z19
+	VPTERNLOGD        $0xf8, Z7, Z19, Z16
+	VPSRLD            $0x03, Z18, Z19
+	VPTERNLOGD        $0xf8, Z7, Z19, Z17
+	VPMOVZXBD         (R11), Z20
+	VCVTDQ2PS         Z20, Z20
+	VMULPS            Z8, Z20, Z20
+	VPMOVZXBD         16(R11), Z21
+	VCVTDQ2PS         Z21, Z21
+	VMULPS            Z9, Z21, Z21
 	VPXORD            Z18, Z18, Z18
 	VPXORD            Z22, Z22, Z22
 	VPXORD            Z23, Z23, Z23
@@ -1005,55 +975,49 @@ block:
 	MOVQ       $0x00000008, R10
 
 part:
-	PREFETCHT0 2880(AX)
-	PREFETCHT0 2944(AX)
-	PREFETCHT0 3008(AX)
-	PREFETCHT0 3072(AX)
-	PREFETCHT0 3136(AX)
-
-	// Unsigned codes of the part's 8 groups of 4 columns.
-	VMOVDQU32  (AX), Z19
-	VPANDD     Z7, Z19, Z11
-	VPSRLD     $0x04, Z19, Z19
-	VPANDD     Z7, Z19, Z15
-	VMOVDQU32  64(AX), Z19
-	VPANDD     Z7, Z19, Z12
-	VPSRLD     $0x04, Z19, Z19
-	VPANDD     Z7, Z19, Z16
-	VMOVDQU32  128(AX), Z19
-	VPANDD     Z7, Z19, Z13
-	VPSRLD     $0x04, Z19, Z19
-	VPANDD     Z7, Z19, Z17
-	VMOVDQU32  192(AX), Z19
-	VPANDD     Z7, Z19, Z14
-	VPSRLD     $0x04, Z19, Z19
-	VPANDD     Z7, Z19, Z18
-	VMOVDQU32  256(AX), Z19
-	VPSLLD     $0x04, Z19, Z20
-	VPTERNLOGD $0xf8, Z8, Z20, Z11
-	VPSLLD     $0x03, Z19, Z20
-	VPTERNLOGD $0xf8, Z8, Z20, Z12
-	VPSLLD     $0x02, Z19, Z20
-	VPTERNLOGD $0xf8, Z8, Z20, Z13
-	VPSLLD     $0x01, Z19, Z20
-	VPTERNLOGD $0xf8, Z8, Z20, Z14
-	VPTERNLOGD $0xf8, Z8, Z19, Z15
-	VPSRLD     $0x01, Z19, Z20
-	VPTERNLOGD $0xf8, Z8, Z20, Z16
-	VPSRLD     $0x02, Z19, Z20
-	VPTERNLOGD $0xf8, Z8, Z20, Z17
-	VPSRLD     $0x03, Z19, Z20
-	VPTERNLOGD $0xf8, Z8, Z20, Z18
-
-	// Scales (and mins) of the part's rows.
-	VPMOVZXBD (R11), Z21
-	VCVTDQ2PS Z21, Z21
-	VMULPS    Z9, Z21, Z21
-	VPMOVZXBD 16(R11), Z22
-	VCVTDQ2PS Z22, Z22
-	VMULPS    Z10, Z22, Z22
-
-	// Integer products, scale times activation scale, multiply-add; then mins.
+	PREFETCHT0        2880(AX)
+	PREFETCHT0        2944(AX)
+	PREFETCHT0        3008(AX)
+	PREFETCHT0        3072(AX)
+	PREFETCHT0        3136(AX)
+	VMOVDQU32         (AX), Z19
+	VPANDD            Z7, Z19, Z11
+	VPSRLD            $0x04, Z19, Z19
+	VPANDD            Z7, Z19, Z15
+	VMOVDQU32         64(AX), Z19
+	VPANDD            Z7, Z19, Z12
+	VPSRLD            $0x04, Z19, Z19
+	VPANDD            Z7, Z19, Z16
+	VMOVDQU32         128(AX), Z19
+	VPANDD            Z7, Z19, Z13
+	VPSRLD            $0x04, Z19, Z19
+	VPANDD            Z7, Z19, Z17
+	VMOVDQU32         192(AX), Z19
+	VPANDD            Z7, Z19, Z14
+	VPSRLD            $0x04, Z19, Z19
+	VPANDD            Z7, Z19, Z18
+	VMOVDQU32         256(AX), Z19
+	VPSLLD            $0x04, Z19, Z20
+	VPTERNLOGD        $0xf8, Z8, Z20, Z11
+	VPSLLD            $0x03, Z19, Z20
+	VPTERNLOGD        $0xf8, Z8, Z20, Z12
+	VPSLLD            $0x02, Z19, Z20
+	VPTERNLOGD        $0xf8, Z8, Z20, Z13
+	VPSLLD            $0x01, Z19, Z20
+	VPTERNLOGD        $0xf8, Z8, Z20, Z14
+	VPTERNLOGD        $0xf8, Z8, Z19, Z15
+	VPSRLD            $0x01, Z19, Z20
+	VPTERNLOGD        $0xf8, Z8, Z20, Z16
+	VPSRLD            $0x02, Z19, Z20
+	VPTERNLOGD        $0xf8, Z8, Z20, Z17
+	VPSRLD            $0x03, Z19, Z20
+	VPTERNLOGD        $0xf8, Z8, Z20, Z18
+	VPMOVZXBD         (R11), Z21
+	VCVTDQ2PS         Z21, Z21
+	VMULPS            Z9, Z21, Z21
+	VPMOVZXBD         16(R11), Z22
+	VCVTDQ2PS         Z22, Z22
+	VMULPS            Z10, Z22, Z22
 	VPXORD            Z19, Z19, Z19
 	VPXORD            Z23, Z23, Z23
 	VPXORD            Z24, Z24, Z24
@@ -1221,55 +1185,49 @@ block:
 	MOVQ       $0x00000008, R11
 
 part:
-	PREFETCHT0 2880(AX)
-	PREFETCHT0 2944(AX)
-	PREFETCHT0 3008(AX)
-	PREFETCHT0 3072(AX)
-	PREFETCHT0 3136(AX)
-
-	// Unsigned codes of the part's 8 groups of 4 columns.
-	VMOVDQU32  (AX), Z20
-	VPANDD     Z8, Z20, Z12
-	VPSRLD     $0x04, Z20, Z20
-	VPANDD     Z8, Z20, Z16
-	VMOVDQU32  64(AX), Z20
-	VPANDD     Z8, Z20, Z13
-	VPSRLD     $0x04, Z20, Z20
-	VPANDD     Z8, Z20, Z17
-	VMOVDQU32  128(AX), Z20
-	VPANDD     Z8, Z20, Z14
-	VPSRLD     $0x04, Z20, Z20
-	VPANDD     Z8, Z20, Z18
-	VMOVDQU32  192(AX), Z20
-	VPANDD     Z8, Z20, Z15
-	VPSRLD     $0x04, Z20, Z20
-	VPANDD     Z8, Z20, Z19
-	VMOVDQU32  256(AX), Z20
-	VPSLLD     $0x04, Z20, Z21
-	VPTERNLOGD $0xf8, Z9, Z21, Z12
-	VPSLLD     $0x03, Z20, Z21
-	VPTERNLOGD $0xf8, Z9, Z21, Z13
-	VPSLLD     $0x02, Z20, Z21
-	VPTERNLOGD $0xf8, Z9, Z21, Z14
-	VPSLLD     $0x01, Z20, Z21
-	VPTERNLOGD $0xf8, Z9, Z21, Z15
-	VPTERNLOGD $0xf8, Z9, Z20, Z16
-	VPSRLD     $0x01, Z20, Z21
-	VPTERNLOGD $0xf8, Z9, Z21, Z17
-	VPSRLD     $0x02, Z20, Z21
-	VPTERNLOGD $0xf8, Z9, Z21, Z18
-	VPSRLD     $0x03, Z20, Z21
-	VPTERNLOGD $0xf8, Z9, Z21, Z19
-
-	// Scales (and mins) of the part's rows.
-	VPMOVZXBD (R12), Z22
-	VCVTDQ2PS Z22, Z22
-	VMULPS    Z10, Z22, Z22
-	VPMOVZXBD 16(R12), Z23
-	VCVTDQ2PS Z23, Z23
-	VMULPS    Z11, Z23, Z23
-
-	// Integer products, scale times activation scale, multiply-add; then mins.
+	PREFETCHT0        2880(AX)
+	PREFETCHT0        2944(AX)
+	PREFETCHT0        3008(AX)
+	PREFETCHT0        3072(AX)
+	PREFETCHT0        3136(AX)
+	VMOVDQU32         (AX), Z20
+	VPANDD            Z8, Z20, Z12
+	VPSRLD            $0x04, Z20, Z20
+	VPANDD            Z8, Z20, Z16
+	VMOVDQU32         64(AX), Z20
+	VPANDD            Z8, Z20, Z13
+	VPSRLD            $0x04, Z20, Z20
+	VPANDD            Z8, Z20, Z17
+	VMOVDQU32         128(AX), Z20
+	VPANDD            Z8, Z20, Z14
+	VPSRLD            $0x04, Z20, Z20
+	VPANDD            Z8, Z20, Z18
+	VMOVDQU32         192(AX), Z20
+	VPANDD            Z8, Z20, Z15
+	VPSRLD            $0x04, Z20, Z20
+	VPANDD            Z8, Z20, Z19
+	VMOVDQU32         256(AX), Z20
+	VPSLLD            $0x04, Z20, Z21
+	VPTERNLOGD        $0xf8, Z9, Z21, Z12
+	VPSLLD            $0x03, Z20, Z21
+	VPTERNLOGD        $0xf8, Z9, Z21, Z13
+	VPSLLD            $0x02, Z20, Z21
+	VPTERNLOGD        $0xf8, Z9, Z21, Z14
+	VPSLLD            $0x01, Z20, Z21
+	VPTERNLOGD        $0xf8, Z9, Z21, Z15
+	VPTERNLOGD        $0xf8, Z9, Z20, Z16
+	VPSRLD            $0x01, Z20, Z21
+	VPTERNLOGD        $0xf8, Z9, Z21, Z17
+	VPSRLD            $0x02, Z20, Z21
+	VPTERNLOGD        $0xf8, Z9, Z21, Z18
+	VPSRLD            $0x03, Z20, Z21
+	VPTERNLOGD        $0xf8, Z9, Z21, Z19
+	VPMOVZXBD         (R12), Z22
+	VCVTDQ2PS         Z22, Z22
+	VMULPS            Z10, Z22, Z22
+	VPMOVZXBD         16(R12), Z23
+	VCVTDQ2PS         Z23, Z23
+	VMULPS            Z11, Z23, Z23
 	VPXORD            Z20, Z20, Z20
 	VPXORD            Z24, Z24, Z24
 	VPXORD            Z25, Z25, Z25

@@ -204,35 +204,47 @@ func TestLimitsBoundTimeAndMemory(t *testing.T) {
 		data   raw
 		reason string
 	}{
-		{"strings", strs, "above 4194304 strings"},
+		{"strings", strs, "above 2097152 strings"},
 		{"arrays", arrays, ""},
 		{"keys", keys, ""},
 		{"tensors", many, ""},
 		{"names", names, "names take more than 16777216 bytes"},
-		{"elements", oneKey(uint32(KindArray)).kind(KindUint8).u64(maxElements + 1).zeros(maxElements + 1), "want at most 4194304"},
+		{"elements", oneKey(uint32(KindArray)).kind(KindUint8).u64(maxElements + 1).zeros(maxElements + 1), "want at most 2097152"},
 		{"string", oneKey(uint32(KindString)).u64(maxStringBytes + 1).zeros(maxStringBytes + 1), "want at most 67108864"},
 		{"keys+1", header(3, 0, maxKeys+1).zeros(14 * (maxKeys + 1)), "want at most 65536"},
 		{"tensors+1", header(3, maxTensors+1, 1).zeros(33 * (maxTensors + 1)), "want at most 65536"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			var before, after runtime.MemStats
-			runtime.GC()
-			runtime.ReadMemStats(&before)
-			start := time.Now()
-			_, err := Parse("m.gguf", c.data)
-			took := time.Since(start)
-			runtime.ReadMemStats(&after)
-			if c.reason == "" {
-				require.NoError(t, err)
-			} else {
-				require.ErrorContains(t, err, c.reason)
-			}
-			allocated := after.TotalAlloc - before.TotalAlloc
+			took, allocated := cost(func() {
+				_, err := Parse("m.gguf", c.data)
+				if c.reason == "" {
+					require.NoError(t, err)
+				} else {
+					require.ErrorContains(t, err, c.reason)
+				}
+			})
 			t.Logf("%d bytes: %v, %d KiB allocated", len(c.data), took, allocated>>10)
 			require.Less(t, allocated, uint64(64<<20))
 			require.Less(t, took, time.Second)
 		})
 	}
+}
+
+// cost runs f up to three times, so that a busy machine does not count, and returns the least time and the bytes that
+// one run allocates in all.
+func cost(f func()) (took time.Duration, allocated uint64) {
+	took = time.Hour
+	for i := 0; i < 3 && took >= time.Second; i++ {
+		var before, after runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&before)
+		start := time.Now()
+		f()
+		took = min(took, time.Since(start))
+		runtime.ReadMemStats(&after)
+		allocated = after.TotalAlloc - before.TotalAlloc
+	}
+	return took, allocated
 }
 
 // name is a name of eight letters.

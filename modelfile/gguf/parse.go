@@ -15,8 +15,8 @@ const (
 	maxTensors      = 1 << 16
 	maxDims         = 4
 	maxDepth        = 4       // arrays inside arrays
-	maxElements     = 1 << 22 // elements of one array
-	maxStrings      = 1 << 22 // elements of string and array arrays in the whole file
+	maxElements     = 1 << 21 // elements of one array
+	maxStrings      = 1 << 21 // elements of string and array arrays in the whole file
 	maxStringBytes  = 1 << 26
 	maxNameBytes    = 1<<16 - 1 // one key or tensor name
 	maxAllNameBytes = 1 << 24   // all of them

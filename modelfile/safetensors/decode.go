@@ -69,12 +69,12 @@ func stdObject(d *json.Decoder) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := o.add(name, v); err != nil {
-			return nil, err
-		}
+		o.add(name, v)
 	}
-	_, err := d.Token()
-	return o, err
+	if _, err := d.Token(); err != nil {
+		return nil, err
+	}
+	return o, o.finish()
 }
 
 // decodeSIMD decodes by simdjson-go, which takes an array or an object as document, as ParseJSON does.
@@ -139,9 +139,7 @@ func simdObject(it *simdjson.Iter) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := o.add(key, v); err != nil {
-			return nil, err
-		}
+		o.add(key, v)
 	}
-	return o, nil
+	return o, o.finish()
 }

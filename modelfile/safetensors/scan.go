@@ -7,10 +7,10 @@ import (
 )
 
 // Limits on a JSON document. They keep the largest document that is taken within some tens of MiB of memory: a header
-// of 20,000 tensors has 180,000 values in 3 MiB.
+// of 20,000 tensors has 160,000 values in 3 MiB.
 const (
-	maxJSONBytes = 1 << 23
-	maxValues    = 1 << 18
+	maxJSONBytes = 6 << 20
+	maxValues    = 200_000
 	maxDepth     = 64 // simdjson-go stops at 128
 )
 

@@ -7,11 +7,11 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
 
+	"quickdraft/drafter"
 	"quickdraft/kvcache"
 	"quickdraft/machine"
 	"quickdraft/model"
@@ -26,6 +26,7 @@ type Options struct {
 	MaxRunning int                     // requests in flight; default 16
 	QueueLimit int                     // requests waiting beside them; default 1024
 	Chunk      int                     // most tokens in one pass; default 512
+	Spec       SpecOptions             // guessing ahead
 	F32        bool                    // float32 weights and activations throughout, for comparison
 	Progress   func(done, total int64) // loading progress, bytes; may be nil
 }
@@ -44,10 +45,12 @@ type Engine struct {
 	closed bool
 	order  uint64
 
-	active []*run // admitted, touched by the loop only
-	plan   plan
-	passes passStats
-	done   chan struct{}
+	active   []*run // admitted, touched by the loop only
+	decoding []*run // of the current pass
+	rounds   []drafter.Round
+	plan     plan
+	passes   passStats
+	done     chan struct{}
 }
 
 // Open loads the model at path (a GGUF file or a safetensors folder) and starts the engine.
@@ -89,7 +92,7 @@ func (o *Options) fill() error {
 			*f.value = f.def
 		}
 	}
-	return nil
+	return o.Spec.fill()
 }
 
 // size settles the context length and makes the KV cache.
@@ -128,6 +131,11 @@ func (e *Engine) Close() error {
 	e.wake.Broadcast()
 	e.mu.Unlock()
 	<-e.done
+	if d := e.opts.Spec.Drafter; d != nil {
+		if err := d.Close(); err != nil {
+			return err
+		}
+	}
 	e.cache.Close()
 	e.pool.Close()
 	return e.model.Close()
@@ -197,6 +205,3 @@ func (e *Engine) Step() {
 	e.postprocess(p, logits)
 	e.passes.add(p, scheduled.Sub(began), ran.Sub(scheduled), time.Since(ran))
 }
-
-// errNotFinite marks logits that cannot be sampled.
-var errNotFinite = errors.New("logits are not finite")

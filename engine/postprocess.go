@@ -11,9 +11,11 @@ import (
 // postprocess commits what the pass appended, samples the rows that end a prompt or follow a token, and emits.
 func (e *Engine) postprocess(p *plan, logits tensor.F32) {
 	for _, it := range p.items {
+		if it.tree {
+			e.accept(it, logits)
+			continue
+		}
 		it.r.seq.Commit(it.nTokens)
-	}
-	for _, it := range p.items {
 		switch {
 		case it.logitsRow >= 0:
 			e.emit(it.r, logits.Row(it.logitsRow))
@@ -30,6 +32,13 @@ func (e *Engine) emit(r *run, logits []float32) {
 		e.finish(r, FinishError, err)
 		return
 	}
+	if why := e.take(r, id); why != "" {
+		e.finish(r, why, nil)
+	}
+}
+
+// take makes id part of r's answer and says why the answer is over, "" when it is not.
+func (e *Engine) take(r *run, id int32) Finish {
 	now := time.Now()
 	if r.first.IsZero() {
 		r.first = now
@@ -40,16 +49,14 @@ func (e *Engine) emit(r *run, logits []float32) {
 	r.stats.Prefill = r.first.Sub(r.started)
 	r.stats.Decode = now.Sub(r.first)
 	e.mu.Unlock()
+	r.out <- Token{ID: id, HasID: true}
 	switch {
 	case !r.IgnoreEOS && slices.Contains(r.EOG, id), r.Stop != nil && r.Stop.Accept(id):
-		r.out <- Token{ID: id, HasID: true}
-		e.finish(r, FinishStop, nil)
+		return FinishStop
 	case len(r.ids) >= r.limit:
-		r.out <- Token{ID: id, HasID: true}
-		e.finish(r, FinishLength, nil)
-	default:
-		r.out <- Token{ID: id, HasID: true}
+		return FinishLength
 	}
+	return ""
 }
 
 // finish ends a running request. The channel has room for every token it may emit and this one, so it never blocks.

@@ -42,6 +42,11 @@ type Request struct {
 	IgnoreEOS bool          // go on past EOG
 	Stop      Stopper       // nil: none
 	Priority  int           // higher goes first; equal priorities in order of arrival
+	NoSpec    bool          // no guesses for this request
+
+	// Reproducible asks for the very tokens that plain decoding gives for Sampling.Seed, whatever is guessed. Without it a
+	// sampled answer has the target's distribution, and guesses decide which of its draws comes out.
+	Reproducible bool
 }
 
 // Token is one step of an answer.
@@ -60,6 +65,7 @@ type Stats struct {
 	Queued        time.Duration // from Submit to the first pass
 	Prefill       time.Duration // from the first pass to the first token
 	Decode        time.Duration // from the first token to the last
+	Spec          SpecStats
 }
 
 // Ticket is the handle of a submitted request.
@@ -86,6 +92,8 @@ type run struct {
 	ids     []int32 // prompt and every emitted token
 	seq     *kvcache.Seq
 	sampler *sample.Sampler
+	dist    sample.Dist
+	spec    speculation
 	out     chan Token
 	order   uint64 // arrival number
 	limit   int    // len(ids) at which the answer is full

@@ -13,15 +13,36 @@ import (
 
 // plan is one pass: the batch for the model and which request each span belongs to. Its slices are reused.
 type plan struct {
-	batch model.Batch
-	items []item
+	batch   model.Batch
+	items   []item
+	parents [][]int32 // of the spans that are trees
+	spare   [][]int32 // parents of earlier passes, for reuse
+}
+
+// reset empties the plan and keeps its memory.
+func (p *plan) reset() {
+	p.items = p.items[:0]
+	p.batch.Tokens, p.batch.Spans, p.batch.Logits = p.batch.Tokens[:0], p.batch.Spans[:0], p.batch.Logits[:0]
+	p.spare = append(p.spare, p.parents...)
+	p.parents = p.parents[:0]
+}
+
+// takeParents returns an empty slice with room for n.
+func (p *plan) takeParents(n int) []int32 {
+	if k := len(p.spare); k > 0 {
+		s := p.spare[k-1]
+		p.spare = p.spare[:k-1]
+		return s[:0]
+	}
+	return make([]int32, 0, max(n, maxGuesses+1))
 }
 
 // item is one request's share of a pass.
 type item struct {
 	r         *run
-	nTokens   int // tokens of the request in this pass
-	logitsRow int // row of the pass's logits, -1 when the span ends inside the prompt
+	nTokens   int  // tokens of the request in this pass
+	logitsRow int  // row of the pass's logits, -1 when the span ends inside the prompt
+	tree      bool // the span is the pending token and a tree of guesses, with a row of logits each
 }
 
 // newRun prepares a request that validate accepted.
@@ -94,18 +115,29 @@ func blocksFor(nTokens int) int { return (nTokens + kvcache.BlockTokens - 1) / k
 // chunk size. Beside running decodes the prompts' share is smaller, so that answers keep flowing.
 func (e *Engine) schedule() *plan {
 	p := &e.plan
-	p.items = p.items[:0]
-	p.batch.Tokens, p.batch.Spans, p.batch.Logits = p.batch.Tokens[:0], p.batch.Spans[:0], p.batch.Logits[:0]
+	p.reset()
 	sort.SliceStable(e.active, func(i, j int) bool { return e.active[i].before(e.active[j]) })
-	decoding := 0
-	for _, r := range append([]*run(nil), e.active...) {
-		if r.seq != nil && len(r.pending()) == 1 && e.reserve(r, 1) {
-			e.add(p, r, 1)
-			decoding++
+	e.decoding = e.decoding[:0]
+	for _, r := range e.active {
+		if len(r.pending()) == 1 {
+			e.decoding = append(e.decoding, r)
 		}
 	}
+	e.propose(e.decoding)
+	nDecoding := 0
+	for _, r := range e.decoding {
+		if r.seq == nil || !e.reserve(r, 1) {
+			continue
+		}
+		if n := r.spec.tree.Len(); n > 0 && len(p.batch.Tokens)+1+n <= e.opts.Chunk && r.seq.Reserve(1+n) == nil {
+			e.addTree(p, r)
+		} else {
+			e.add(p, r, 1)
+		}
+		nDecoding++
+	}
 	budget := e.opts.Chunk - len(p.batch.Tokens)
-	if decoding > 0 {
+	if nDecoding > 0 {
 		budget = min(budget, e.passes.chunkBeside())
 	}
 	for _, r := range append([]*run(nil), e.active...) {
@@ -189,6 +221,7 @@ func (e *Engine) preempt(r *run) {
 
 // drop takes r out of the running set and frees its blocks.
 func (e *Engine) drop(r *run) {
+	r.endSession()
 	r.seq.Free()
 	r.seq = nil
 	for i, o := range e.active {

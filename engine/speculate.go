@@ -1,0 +1,281 @@
+package engine
+
+import (
+	"fmt"
+
+	"quickdraft/drafter"
+	"quickdraft/engine/verify"
+	"quickdraft/model"
+	"quickdraft/sample"
+	"quickdraft/tensor"
+)
+
+// SpecOptions configure speculation.
+type SpecOptions struct {
+	Drafter  drafter.Drafter // nil: no speculation; the engine closes it
+	NMax     int             // guesses a round and request at most; default 16
+	NMin     int             // fewer guesses than this are not verified
+	PMin     float64         // stop drafting where the drafter believes less than this
+	Fixed    int             // guesses in every round, whatever the controller thinks; 0: the controller decides
+	Lenience float64         // in (0, 1]: accept with min(1, p/(lq)), lossy below 1; default 1
+}
+
+// fill checks the options and puts the defaults in.
+func (o *SpecOptions) fill() error {
+	if o.NMax == 0 {
+		o.NMax = 16
+	}
+	if o.Lenience == 0 {
+		o.Lenience = 1
+	}
+	switch {
+	case o.NMax < 1 || o.NMax > maxGuesses:
+		return fmt.Errorf("speculation: at most %d guesses a round asked for, want 1 to %d", o.NMax, maxGuesses)
+	case o.NMin < 0 || o.NMin > o.NMax:
+		return fmt.Errorf("speculation: at least %d guesses a round asked for, want 0 to %d", o.NMin, o.NMax)
+	case o.Fixed < 0 || o.Fixed > o.NMax:
+		return fmt.Errorf("speculation: %d fixed guesses a round asked for, want 0 to %d", o.Fixed, o.NMax)
+	case !(o.PMin >= 0 && o.PMin <= 1):
+		return fmt.Errorf("speculation: least probability %v, want 0 to 1", o.PMin)
+	case !(o.Lenience > 0 && o.Lenience <= 1):
+		return fmt.Errorf("speculation: lenience %v, want more than 0 and at most 1", o.Lenience)
+	}
+	return nil
+}
+
+// maxGuesses bounds a tree.
+const maxGuesses = 64
+
+// SpecStats count what speculation did.
+type SpecStats struct {
+	Rounds   int   // passes in which guesses were verified
+	Drafted  int   // guesses verified
+	Accepted int   // guesses accepted
+	Failed   int   // rounds without a guess because the drafter reported an error
+	PerDepth []int // accepted guesses by depth, from 1
+	Lossy    bool  // lenience below 1 was in force
+}
+
+// speculation is a request's part of it.
+type speculation struct {
+	session drafter.Session
+	tree    drafter.Tree
+	path    []int32 // accepted nodes of the current round
+	told    int     // tokens of ids that the session knows
+	off     bool    // no session could be made
+}
+
+// speculates reports whether r may have guesses in this pass.
+func (e *Engine) speculates(r *run) bool {
+	if e.opts.Spec.Drafter == nil || r.NoSpec || r.spec.off {
+		return false
+	}
+	if r.spec.session == nil {
+		s, err := e.opts.Spec.Drafter.NewSession()
+		if err != nil {
+			r.spec.off = true
+			return false
+		}
+		r.spec.session, r.spec.told = s, 0
+	}
+	return true
+}
+
+// propose asks the drafter for guesses for every decoding request at once.
+func (e *Engine) propose(decoding []*run) {
+	rounds := e.rounds[:0]
+	for _, r := range decoding {
+		r.spec.tree.Reset()
+		if !e.speculates(r) {
+			continue
+		}
+		e.tell(r)
+		b := e.budget(r)
+		if b.Nodes <= 0 {
+			continue
+		}
+		rounds = append(rounds, drafter.Round{
+			Session: r.spec.session, IDs: r.ids, Budget: b, Sampler: r.sampler, Seed: r.Sampling.Seed, Tree: &r.spec.tree,
+		})
+	}
+	e.rounds = rounds
+	if len(rounds) == 0 {
+		return
+	}
+	err := e.opts.Spec.Drafter.Propose(rounds)
+	for _, r := range decoding {
+		if err != nil {
+			r.spec.tree.Reset()
+			r.stats.Spec.Failed++
+		}
+		e.trim(r)
+	}
+}
+
+// tell reports the tokens that were committed since the session last heard.
+func (e *Engine) tell(r *run) {
+	if r.spec.session != nil && r.spec.told < len(r.ids) {
+		r.spec.session.Committed(r.ids[r.spec.told:])
+		r.spec.told = len(r.ids)
+	}
+}
+
+// budget returns how many guesses r may have: what the options say, cut to the room that the context and the answer leave.
+func (e *Engine) budget(r *run) drafter.Budget {
+	o := &e.opts.Spec
+	n := o.NMax
+	if o.Fixed > 0 {
+		n = o.Fixed
+	}
+	n = min(n, e.room(r))
+	return drafter.Budget{Nodes: n, Depth: n, MinP: o.PMin}
+}
+
+// room is how many guesses fit: each accepted one and the token after them are emitted, and each row needs a position.
+func (e *Engine) room(r *run) int {
+	return max(0, min(r.limit-len(r.ids)-1, e.contextLen-r.seq.Len()-1))
+}
+
+// trim drops what a drafter proposed beyond its budget or outside the vocabulary, and trees that are too small to verify.
+func (e *Engine) trim(r *run) {
+	t := &r.spec.tree
+	t.Cut(min(e.opts.Spec.NMax, e.room(r)))
+	vocab := int32(e.model.Config().Vocab)
+	for i := range t.IDs {
+		if t.IDs[i] < 0 || t.IDs[i] >= vocab || t.Parents[i] < -1 || t.Parents[i] >= int32(i) {
+			t.Cut(i)
+			break
+		}
+	}
+	if t.Len() < e.opts.Spec.NMin {
+		t.Reset()
+	}
+}
+
+// addTree gives r a span of its pending token and its guesses, with logits for every row.
+func (e *Engine) addTree(p *plan, r *run) {
+	t := &r.spec.tree
+	n := 1 + t.Len()
+	it := item{r: r, nTokens: n, logitsRow: len(p.batch.Logits), tree: true}
+	row := len(p.batch.Tokens)
+	p.batch.Tokens = append(append(p.batch.Tokens, r.ids[len(r.ids)-1]), t.IDs...)
+	parents := append(p.takeParents(n), -1)
+	for _, parent := range t.Parents {
+		parents = append(parents, parent+1)
+	}
+	p.parents = append(p.parents, parents)
+	for i := range n {
+		p.batch.Logits = append(p.batch.Logits, int32(row+i))
+	}
+	p.batch.Spans = append(p.batch.Spans, model.Span{Seq: r.seq, N: n, Parents: parents})
+	p.items = append(p.items, it)
+}
+
+// accept walks the tree along the tokens that the target chooses, emits them and commits the accepted rows.
+func (e *Engine) accept(it item, logits tensor.F32) {
+	r, t := it.r, &it.r.spec.tree
+	r.spec.path = r.spec.path[:0]
+	why, node := Finish(""), int32(-1)
+	var err error
+	for why == "" {
+		var id, child int32
+		if id, child, err = e.choose(r, t, node, logits.Row(it.logitsRow+int(node)+1)); err != nil {
+			why = FinishError
+			break
+		}
+		why = e.take(r, id)
+		if child < 0 {
+			break
+		}
+		if why == "" {
+			r.spec.path = append(r.spec.path, child)
+		}
+		node = child
+		e.countAccepted(r, t.Depth(child))
+	}
+	e.countRound(r, t.Len())
+	e.observe(r, logits, it.logitsRow)
+	for k, n := range r.spec.path {
+		r.seq.Move(int(n)+1, k+1)
+	}
+	r.seq.Commit(1 + len(r.spec.path))
+	if why != "" {
+		e.finish(r, why, err)
+	}
+}
+
+// choose returns the token after a node and the child that guessed it, -1 when none did. Greedy answers, guesses chosen
+// without chance and reproducible requests take plain decoding's own token, so the guesses change nothing; else a guess
+// drawn from a distribution goes through speculative sampling.
+func (e *Engine) choose(r *run, t *drafter.Tree, node int32, row []float32) (id, child int32, err error) {
+	if !e.drawn(r, t, node) {
+		id, err = r.sampler.Sample(row, r.ids)
+		return id, verify.Match(t, node, id), err
+	}
+	if err := r.sampler.Dist(&r.dist, row, r.ids); err != nil {
+		return 0, -1, err
+	}
+	position := len(r.ids)
+	id, child = verify.Sampled(&r.dist, t, node, e.opts.Spec.Lenience, func(purpose sample.Purpose, attempt int) float64 {
+		return sample.Uniform(r.Sampling.Seed, position, purpose+sample.Purpose(attempt)*sample.PurposeStride)
+	})
+	return id, child, nil
+}
+
+// drawn reports whether a child of node was drawn from a distribution and has to be judged as such.
+func (e *Engine) drawn(r *run, t *drafter.Tree, node int32) bool {
+	if r.sampler.IsGreedy() || r.Reproducible || r.Sampling.Mirostat != 0 {
+		return false
+	}
+	for i := node + 1; int(i) < t.Len(); i++ {
+		if t.Parents[i] == node && t.Q[i] != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// observe shows the target's view of every node to a session that asks for it.
+func (e *Engine) observe(r *run, logits tensor.F32, row int) {
+	if o, ok := r.spec.session.(drafter.Observer); ok {
+		o.Observed(&r.spec.tree, func(node int32) int32 { return argmax(logits.Row(row + int(node) + 1)) })
+	}
+}
+
+// argmax returns the id of the highest logit, the lowest id on a tie.
+func argmax(x []float32) int32 {
+	best := 0
+	for i, v := range x {
+		if v > x[best] {
+			best = i
+		}
+	}
+	return int32(best)
+}
+
+func (e *Engine) countAccepted(r *run, depth int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	s := &r.stats.Spec
+	s.Accepted++
+	for len(s.PerDepth) < depth {
+		s.PerDepth = append(s.PerDepth, 0)
+	}
+	s.PerDepth[depth-1]++
+}
+
+func (e *Engine) countRound(r *run, nGuesses int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	r.stats.Spec.Rounds++
+	r.stats.Spec.Drafted += nGuesses
+	r.stats.Spec.Lossy = e.opts.Spec.Lenience < 1
+}
+
+// endSession closes what the drafter keeps for r.
+func (r *run) endSession() {
+	if r.spec.session != nil {
+		r.spec.session.Close()
+		r.spec.session, r.spec.told = nil, 0
+	}
+}

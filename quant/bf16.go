@@ -6,7 +6,7 @@ import "quickdraft/modelfile/gguf"
 // float32, as in F32.
 var formatBF16 = Format{
 	Type: gguf.TypeBF16, Name: "BF16", BlockSize: 1, BlockBytes: 2, TileBytes: halves16, Float: true,
-	Decode: decodeBF16, Encode: encodeBF16, Pack: packF16, UnpackRow: unpackBF16, DotRef: dotBF16,
+	Decode: decodeBF16, Encode: encodeBF16, Pack: packHalves, UnpackRow: unpackBF16, DotRef: dotBF16,
 }
 
 func decodeBF16(dst []float32, src []byte) {

@@ -5,7 +5,7 @@ import "quickdraft/modelfile/gguf"
 // F16: one weight a block, IEEE binary16. A tile has 16 x f16 a column (32 bytes). Activations are float32, as in F32.
 var formatF16 = Format{
 	Type: gguf.TypeF16, Name: "F16", BlockSize: 1, BlockBytes: 2, TileBytes: halves16, Float: true, scales: []int{0},
-	Decode: decodeF16, Encode: encodeF16, Pack: packF16, UnpackRow: unpackF16, DotRef: dotF16,
+	Decode: decodeF16, Encode: encodeF16, Pack: packHalves, UnpackRow: unpackF16, DotRef: dotF16,
 }
 
 func decodeF16(dst []float32, src []byte) {
@@ -19,8 +19,6 @@ func encodeF16(dst []byte, src []float32) {
 		le.PutUint16(dst[2*i:], FloatToHalf(v))
 	}
 }
-
-func packF16(dst []byte, src *[TileRows][]byte) { packWords(dst, src, 2) }
 
 func unpackF16(dst []float32, tile []byte, r int) {
 	for c := range dst {

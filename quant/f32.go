@@ -21,7 +21,14 @@ func encodeF32(dst []byte, src []float32) {
 	}
 }
 
-func packF32(dst []byte, src *[TileRows][]byte) { packWords(dst, src, 4) }
+func packF32(dst []byte, src *[TileRows][]byte) {
+	n := len(dst) / (4 * TileRows)
+	for r, row := range src {
+		for c := range n {
+			le.PutUint32(dst[(c*TileRows+r)*4:], le.Uint32(fileBlock(row, c, 4)))
+		}
+	}
+}
 
 func unpackF32(dst []float32, tile []byte, r int) {
 	for c := range dst {

@@ -6,52 +6,66 @@ import "math"
 // minimum) for each group of weights is found by trying several roundings and solving for the best scale of each, then
 // the group scales are rounded to the block's, and at last the neighbours of each rounded scale are tried.
 
-// square sums are kept in float64; products are rounded explicitly so that no build fuses them.
+// prod rounds a product of sums, which are kept in float64, so that no build fuses it with an addition.
 func prod(a, b float64) float64 { return float64(a * b) }
 
-// grid rounds a weight that was divided by the scale to a value that a code can stand for.
-type grid interface{ nearest(v float32) float32 }
+// roundSmall rounds a float32 of magnitude below 2^22 to an integer, ties to even.
+func roundSmall(v float32) float32 { return float32(v+12582912) - 12582912 }
 
-// integers is the grid low..high.
-type integers struct{ low, high float32 }
-
-func (g integers) nearest(v float32) float32 {
-	return max(g.low, min(g.high, float32(math.RoundToEven(float64(v)))))
+// grid is the set of values that codes stand for: the integers low..high, or the entries of a table.
+type grid struct {
+	low, high float32
+	snap      *[512]uint8 // code of the table's entry nearest to v, at floor(2v) + 256
+	table     *[16]int8
 }
 
-// uneven is the grid of an ascending table.
-type uneven [16]int8
-
-func (g *uneven) nearest(v float32) float32 { return float32(g[g.code(v)]) }
-
-// code returns the index of the nearest value.
-func (g *uneven) code(v float32) byte {
-	low, high := 0, len(g)-1
-	for high-low > 1 {
-		if mid := (low + high) / 2; v < float32(g[mid]) {
-			high = mid
-		} else {
-			low = mid
+// newGrid returns the grid of an ascending table. Half-way points are multiples of 1/2, so floor(2v) tells their sides.
+func newGrid(table *[16]int8) *grid {
+	g := &grid{low: float32(table[0]), high: float32(table[15]), snap: new([512]uint8), table: table}
+	code := 0
+	for i := range g.snap {
+		for code < 15 && i-256 >= int(table[code])+int(table[code+1]) {
+			code++
 		}
+		g.snap[i] = uint8(code)
 	}
-	if v-float32(g[low]) > float32(g[high])-v {
-		return byte(high)
+	return g
+}
+
+func (g *grid) clamp(v float32) float32 {
+	if !(v > g.low) {
+		return g.low
 	}
-	return byte(low)
+	if v > g.high {
+		return g.high
+	}
+	return v
+}
+
+// code returns the code of the table's entry nearest to v.
+func (g *grid) code(v float32) byte { return g.snap[int(2*g.clamp(v)+256)&511] }
+
+// nearest returns the value of the grid nearest to v.
+func (g *grid) nearest(v float32) float32 {
+	if g.snap == nil {
+		return roundSmall(g.clamp(v))
+	}
+	return float32(g.table[g.code(v)&15])
 }
 
 // fitScale returns the scale d for which d*grid comes nearest to x. The value of the largest magnitude is tried at
 // places around each of the peaks, the ends of the grid.
-func fitScale(x []float32, g grid, peaks ...float32) float32 {
-	const steps, stepSize = 9, 0.0125 // places within 11 % of the peak
+func fitScale(x []float32, g *grid, peaks ...float32) float32 {
+	const steps = 10
 	far := farthest(x)
 	if far == 0 || far-far != 0 {
 		return 0
 	}
 	var best, scale float64
 	for _, peak := range peaks {
+		reach := max(1, prod(0.11, math.Abs(float64(peak)))) // a code at least: Q3_K has -1, 0, 1 exactly with -3, 0, 3
 		for step := -steps; step <= steps; step++ {
-			inv := float32(float64(peak) * (1 + prod(stepSize, float64(step))) / float64(far))
+			inv := float32((float64(peak) + prod(reach/steps, float64(step))) / float64(far))
 			var xv, vv float64
 			for _, v := range x {
 				q := float64(g.nearest(v * inv))
@@ -67,7 +81,7 @@ func fitScale(x []float32, g grid, peaks ...float32) float32 {
 }
 
 // scaleError returns the squared error of x when it is rounded to d*grid.
-func scaleError(x []float32, g grid, d float32) float64 {
+func scaleError(x []float32, g *grid, d float32) float64 {
 	inv := inverse(d)
 	var sum float64
 	for _, v := range x {
@@ -78,11 +92,11 @@ func scaleError(x []float32, g grid, d float32) float64 {
 }
 
 // roundScale returns the integer in low..high whose product with d serves x best: the nearest to scale or a neighbour.
-func roundScale(x []float32, g grid, d, scale float32, low, high int) int8 {
+func roundScale(x []float32, g *grid, d, scale float32, low, high int) int8 {
 	if d == 0 {
 		return 0
 	}
-	near := int(max(float32(low), min(float32(high), float32(math.RoundToEven(float64(scale/d))))))
+	near := int((&grid{low: float32(low), high: float32(high)}).nearest(scale / d))
 	best, bestErr := near, math.Inf(1)
 	for sc := max(low, near-1); sc <= min(high, near+1); sc++ {
 		if e := scaleError(x, g, d*float32(sc)); e < bestErr {
@@ -95,20 +109,29 @@ func roundScale(x []float32, g grid, d, scale float32, low, high int) int8 {
 // affine is a scale and a minimum: w = scale*q - low, both at least 0.
 type affine struct{ scale, low float32 }
 
-// code returns the nearest code in 0..top.
-func (a affine) code(v float32, top int) uint32 {
-	if a.scale == 0 {
+// coder rounds weights to codes 0..top under an affine.
+type coder struct{ low, inv, top float32 }
+
+func (a affine) coder(top int) coder { return coder{a.low, inverse(a.scale), float32(top)} }
+
+// code returns the nearest code, as a number.
+func (c coder) code(v float32) float32 {
+	q := float32((v + c.low) * c.inv)
+	if !(q > 0) {
 		return 0
 	}
-	q := math.RoundToEven(float64((v + a.low) / a.scale))
-	return uint32(max(0, min(float64(top), q)))
+	if q > c.top {
+		return c.top
+	}
+	return roundSmall(q)
 }
 
 // error returns the squared error of x under a.
 func (a affine) error(x []float32, top int) float64 {
 	var sum float64
+	c := a.coder(top)
 	for _, v := range x {
-		e := float64(v) - float64(float32(a.scale*float32(a.code(v, top)))-a.low)
+		e := float64(v) - float64(float32(a.scale*c.code(v))-a.low)
 		sum += prod(e, e)
 	}
 	return sum
@@ -126,38 +149,41 @@ func fitAffine(x []float32, top int) affine {
 	for step := -steps; step <= steps; step++ {
 		span := float64(top) + prod(stepSize, float64(step))
 		a := affine{scale: float32((float64(high) - float64(low)) / span), low: -low}
-		a = a.solve(x, top).solve(x, top)
-		if e := a.error(x, top); e < bestErr {
+		if a, e := a.solve(x, top); e < bestErr {
 			best, bestErr = a, e
 		}
+	}
+	if a, e := best.solve(x, top); e < bestErr {
+		return a
 	}
 	return best
 }
 
-// solve rounds x to codes under a and returns the scale and minimum that serve these codes best.
-func (a affine) solve(x []float32, top int) affine {
+// solve rounds x to codes under a and returns the scale and minimum that serve these codes best, with the squared error.
+func (a affine) solve(x []float32, top int) (affine, float64) {
 	n := float64(len(x))
-	var sumX, sumQ, sumXQ, sumQQ float64
+	c := a.coder(top)
+	var sumX, sumXX, sumQ, sumXQ, sumQQ float64
 	for _, v := range x {
-		q := float64(a.code(v, top))
-		sumX += float64(v)
+		x, q := float64(v), float64(c.code(v))
+		sumX += x
+		sumXX += prod(x, x)
 		sumQ += q
-		sumXQ += prod(float64(v), q)
+		sumXQ += prod(x, q)
 		sumQQ += prod(q, q)
 	}
-	det := prod(n, sumQQ) - prod(sumQ, sumQ)
-	if sumQQ == 0 || det <= 0 {
-		return a
+	scale, low := float64(a.scale), float64(a.low)
+	if det := prod(n, sumQQ) - prod(sumQ, sumQ); det > 0 {
+		scale = (prod(n, sumXQ) - prod(sumX, sumQ)) / det
+		low = (prod(sumQ, sumXQ) - prod(sumQQ, sumX)) / det
+		if low < 0 {
+			scale, low = sumXQ/sumQQ, 0
+		}
 	}
-	scale := (prod(n, sumXQ) - prod(sumX, sumQ)) / det
-	low := (prod(sumQ, sumXQ) - prod(sumQQ, sumX)) / det
-	if low < 0 {
-		scale, low = sumXQ/sumQQ, 0
-	}
-	if scale <= 0 {
-		return a
-	}
-	return affine{float32(scale), float32(low)}
+	// The sum of (scale*q - low - x)^2.
+	e := sumXX + prod(prod(scale, scale), sumQQ) + prod(n, prod(low, low)) +
+		2*(prod(low, sumX)-prod(scale, sumXQ)-prod(prod(scale, low), sumQ))
+	return affine{float32(scale), float32(low)}, e
 }
 
 // roundAffine returns the integers in 0..high whose products with d and dmin serve x best.
@@ -166,7 +192,7 @@ func roundAffine(x []float32, top int, a affine, d, dmin float32, high int) (sc,
 		if unit == 0 {
 			return 0
 		}
-		return int(max(0, min(float32(high), float32(math.RoundToEven(float64(v/unit))))))
+		return int((&grid{high: float32(high)}).nearest(v / unit))
 	}
 	sc0, mn0 := near(a.scale, d), near(a.low, dmin)
 	bestErr := math.Inf(1)

@@ -15,10 +15,12 @@ var formatIQ4_NL = Format{
 // tableIQ4 holds the values of the codes of IQ4_NL and IQ4_XS.
 var tableIQ4 = [16]int8{-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113}
 
-// tableIQ4U is tableIQ4 + 128, for unsigned products.
-var tableIQ4U = [16]uint8{1, 24, 45, 63, 79, 93, 106, 118, 129, 141, 153, 166, 181, 197, 217, 241}
-
 const iq4Zero = 128
+
+var gridIQ4 = newGrid(&tableIQ4)
+
+// pairsIQ4 has tableIQ4 + 128, for unsigned products.
+var pairsIQ4 = pairs(&tableIQ4, iq4Zero)
 
 func decodeIQ4_NL(dst []float32, src []byte) {
 	var u codes
@@ -30,10 +32,10 @@ func decodeIQ4_NL(dst []float32, src []byte) {
 }
 
 func encodeIQ4_NL(dst []byte, src []float32) {
-	g := (*uneven)(&tableIQ4)
+	g := gridIQ4
 	for b := 0; b*32 < len(src); b++ {
 		block, x := dst[b*18:][:18], src[b*32:][:32]
-		d := putHalf(block, fitScale(x, g, float32(g[0]), float32(g[15])))
+		d := putHalf(block, fitScale(x, g, g.low, g.high))
 		inv := inverse(d)
 		for j := range 16 {
 			block[2+j] = g.code(x[j]*inv) | g.code(x[j+16]*inv)<<4
@@ -59,7 +61,7 @@ func dotIQ4_NL(dst []float32, dstStride int, tiles []byte, nTiles int, act []byt
 		for b := range nBlocks {
 			block := tiles[(t*nBlocks+b)*q4_0Tile:][:q4_0Tile]
 			w.load4(block)
-			w.lookup(&tableIQ4U)
+			w.lookup(pairsIQ4)
 			d.loadHalves(block[q4_0D:])
 			for i := range m {
 				a := actBlock(act[i*actStride+b*ActBlockBytes:][:ActBlockBytes])

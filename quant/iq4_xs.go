@@ -46,13 +46,13 @@ func decodeIQ4_XS(dst []float32, src []byte) {
 }
 
 func encodeIQ4_XS(dst []byte, src []float32) {
-	g := (*uneven)(&tableIQ4)
+	g := gridIQ4
 	for b := 0; b*256 < len(src); b++ {
 		block, x := dst[b*136:][:136], src[b*256:][:256]
 		clear(block)
 		var scales [kParts]float32
 		for j := range scales {
-			scales[j] = fitScale(x[j*32:][:32], g, float32(g[0]), float32(g[15]))
+			scales[j] = fitScale(x[j*32:][:32], g, g.low, g.high)
 		}
 		d := putHalf(block, farthest(scales[:])/-32)
 		for j, scale := range scales {
@@ -107,7 +107,7 @@ func dotIQ4_XS(dst []float32, dstStride int, tiles []byte, nTiles int, act []byt
 			d.loadHalves(block)
 			for j := range kParts {
 				w.load4(block[iq4xsCodes+j*p4Bytes:])
-				w.lookup(&tableIQ4U)
+				w.lookup(pairsIQ4)
 				scale.loadSigned(&d, block[iq4xsScales+j*bytes16:])
 				for i := range m {
 					a := actBlock(act[i*actStride+(b*kParts+j)*ActBlockBytes:][:ActBlockBytes])

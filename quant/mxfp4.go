@@ -20,8 +20,8 @@ var formatMXFP4 = Format{
 // tableMXFP4 holds twice the values of E2M1.
 var tableMXFP4 = [16]int8{0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12}
 
-// tableMXFP4U is tableMXFP4 + 12, for unsigned products.
-var tableMXFP4U = [16]uint8{12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0}
+// pairsMXFP4 has tableMXFP4 + 12, for unsigned products.
+var pairsMXFP4 = pairs(&tableMXFP4, mxfp4Zero)
 
 const (
 	mxfp4Zero = 12
@@ -105,7 +105,7 @@ func dotMXFP4(dst []float32, dstStride int, tiles []byte, nTiles int, act []byte
 		for b := range nBlocks {
 			block := tiles[(t*nBlocks+b)*mxfp4Tile:][:mxfp4Tile]
 			w.load4(block)
-			w.lookup(&tableMXFP4U)
+			w.lookup(pairsMXFP4)
 			for r := range d {
 				d[r] = halfE8M0(block[mxfp4E+r])
 			}

@@ -53,9 +53,9 @@ func encodeQ2_K(dst []byte, src []float32) {
 			part := x[h*16:][:16]
 			sc, mn := roundAffine(part, 3, fit, d, dmin, 15)
 			block[h] = sc | mn<<4
-			a := affine{d * float32(sc), dmin * float32(mn)}
+			coder := affine{d * float32(sc), dmin * float32(mn)}.coder(3)
 			for i, v := range part {
-				block[16+h/8*32+h&1*16+i] |= byte(a.code(v, 3)) << (h / 2 % 4 * 2)
+				block[16+h/8*32+h&1*16+i] |= byte(coder.code(v)) << (h / 2 % 4 * 2)
 			}
 		}
 	}

@@ -57,7 +57,7 @@ func decodeQ3_K(dst []float32, src []byte) {
 }
 
 func encodeQ3_K(dst []byte, src []float32) {
-	g := integers{-q3kZero, q3kZero - 1}
+	g := &grid{low: -q3kZero, high: q3kZero - 1}
 	for b := 0; b*256 < len(src); b++ {
 		block, x := dst[b*110:][:110], src[b*256:][:256]
 		clear(block)

@@ -65,8 +65,9 @@ func encodeQ4_K(dst []byte, src []float32) {
 		block, x := dst[b*144:][:144], src[b*256:][:256]
 		clear(block)
 		for j, a := range encodeScalesK(block, x, 15) {
+			coder := a.coder(15)
 			for c, v := range x[j*32:][:32] {
-				block[16+j/2*32+c] |= byte(a.code(v, 15)) << (j & 1 * 4)
+				block[16+j/2*32+c] |= byte(coder.code(v)) << (j & 1 * 4)
 			}
 		}
 	}

@@ -46,8 +46,9 @@ func encodeQ5_K(dst []byte, src []float32) {
 		block, x := dst[b*176:][:176], src[b*256:][:256]
 		clear(block)
 		for j, a := range encodeScalesK(block, x, 31) {
+			coder := a.coder(31)
 			for c, v := range x[j*32:][:32] {
-				q := byte(a.code(v, 31))
+				q := byte(coder.code(v))
 				block[48+j/2*32+c] |= q & 15 << (j & 1 * 4)
 				block[16+c] |= q >> 4 << j
 			}

@@ -47,7 +47,7 @@ func decodeQ6_K(dst []float32, src []byte) {
 }
 
 func encodeQ6_K(dst []byte, src []float32) {
-	g := integers{-q6kZero, q6kZero - 1}
+	g := &grid{low: -q6kZero, high: q6kZero - 1}
 	for b := 0; b*256 < len(src); b++ {
 		block, x := dst[b*210:][:210], src[b*256:][:256]
 		clear(block)

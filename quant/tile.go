@@ -65,12 +65,10 @@ func (u *codes) get4(plane []byte, r int) {
 }
 
 // put2 writes bits at and at+1 of the codes to row r of a P2 plane.
-func (u *codes) put2(plane []byte, r, at int) {
+func (u *codes) put2(plane []byte, r int, at uint) {
 	for h := range 2 {
-		var x uint32
-		for k := range 4 {
-			x |= u[4*h+k] >> at & mask2 << (2 * k)
-		}
+		v := (*[4]uint32)(u[4*h:])
+		x := v[0]>>at&mask2 | v[1]>>at&mask2<<2 | v[2]>>at&mask2<<4 | v[3]>>at&mask2<<6
 		le.PutUint32(plane[h*lineBytes+r*4:], x)
 	}
 }
@@ -86,11 +84,9 @@ func (u *codes) or2(plane []byte, r, at int) {
 }
 
 // put1 writes bit at of the codes to row r of a P1 plane.
-func (u *codes) put1(plane []byte, r, at int) {
-	var x uint32
-	for g := range u {
-		x |= u[g] >> at & mask1 << g
-	}
+func (u *codes) put1(plane []byte, r int, at uint) {
+	x := u[0]>>at&mask1 | u[1]>>at&mask1<<1 | u[2]>>at&mask1<<2 | u[3]>>at&mask1<<3 |
+		u[4]>>at&mask1<<4 | u[5]>>at&mask1<<5 | u[6]>>at&mask1<<6 | u[7]>>at&mask1<<7
 	le.PutUint32(plane[r*4:], x)
 }
 
@@ -196,15 +192,25 @@ func (w *lines) or1(plane []byte, at int) {
 	}
 }
 
+// pairTable maps two 4-bit codes, the first in the low nibble, to two bytes.
+type pairTable [256]uint16
+
+// pairs returns the pairs of entries of a table plus zero.
+func pairs(table *[16]int8, zero int) *pairTable {
+	var out pairTable
+	for i := range out {
+		out[i] = uint16(int(table[i&15])+zero) | uint16(int(table[i>>4])+zero)<<8
+	}
+	return &out
+}
+
 // lookup replaces each 4-bit code by its entry in the table.
-func (w *lines) lookup(table *[16]uint8) {
+func (w *lines) lookup(table *pairTable) {
 	for g := range w {
 		for q, x := range w[g] {
-			var y uint64
-			for i := 0; i < 64; i += 8 {
-				y |= uint64(table[x>>i&15]) << i
-			}
-			w[g][q] = y
+			x |= x >> 4
+			w[g][q] = uint64(table[x&0xff]) | uint64(table[x>>16&0xff])<<16 |
+				uint64(table[x>>32&0xff])<<32 | uint64(table[x>>48&0xff])<<48
 		}
 	}
 }

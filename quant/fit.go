@@ -43,7 +43,7 @@ func (g *grid) clamp(v float32) float32 {
 }
 
 // code returns the code of the table's entry nearest to v.
-func (g *grid) code(v float32) byte { return g.snap[int(2*g.clamp(v)+256)&511] }
+func (g *grid) code(v float32) byte { return g.snap[int(float32(2*g.clamp(v))+256)&511] }
 
 // nearest returns the value of the grid nearest to v.
 func (g *grid) nearest(v float32) float32 {
@@ -182,7 +182,7 @@ func (a affine) solve(x []float32, top int) (affine, float64) {
 	}
 	// The sum of (scale*q - low - x)^2.
 	e := sumXX + prod(prod(scale, scale), sumQQ) + prod(n, prod(low, low)) +
-		2*(prod(low, sumX)-prod(scale, sumXQ)-prod(prod(scale, low), sumQ))
+		prod(2, prod(low, sumX)-prod(scale, sumXQ)-prod(prod(scale, low), sumQ))
 	return affine{float32(scale), float32(low)}, e
 }
 

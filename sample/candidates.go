@@ -3,6 +3,7 @@ package sample
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"quickdraft/internal/detmath"
 )
@@ -19,6 +20,7 @@ type candidates struct {
 	temp  float64   // divisor of the logits still to be applied
 
 	weighed bool
+	stale   bool // the highest logit was lowered: top must be looked for again
 }
 
 func newCandidates(vocab int) candidates {
@@ -31,9 +33,9 @@ func load[T float32 | float64](c *candidates, logits []T) error {
 	top, masked := math.Inf(-1), false
 	for i, l := range logits {
 		v := float64(l)
-		if !(v >= -math.MaxFloat32 && v <= math.MaxFloat32) {
+		if !(v >= -math.MaxFloat32) { // -Inf, below the range, or NaN
 			if !math.IsInf(v, -1) {
-				return fmt.Errorf("logit of token %d is %v: the model's output is not a number", i, v)
+				return badLogit(i, v)
 			}
 			masked = true
 		}
@@ -42,11 +44,18 @@ func load[T float32 | float64](c *candidates, logits []T) error {
 		}
 		dst[i] = v
 	}
+	if top > math.MaxFloat32 {
+		return badLogit(slices.Index(dst, top), top)
+	}
 	c.n, c.dense, c.top, c.temp, c.weighed = len(logits), true, top, 1, false
 	if masked {
 		return c.dropForbidden()
 	}
 	return nil
+}
+
+func badLogit(token int, value float64) error {
+	return fmt.Errorf("logit of token %d is %v: the model's output is not a number", token, value)
 }
 
 // dropForbidden removes the candidates with a logit of -Inf.
@@ -66,9 +75,28 @@ func (c *candidates) idAt(i int) int32 {
 	return c.id[i]
 }
 
+// set changes one logit; changed must follow the last of them.
+func (c *candidates) set(i int, logit float64) {
+	if c.logit[i] == c.top {
+		c.stale = true
+	}
+	c.logit[i] = logit
+	if logit > c.top {
+		c.top = logit
+	}
+}
+
 // changed restores top after logits were changed.
 func (c *candidates) changed() {
 	c.weighed = false
+	if c.stale {
+		c.findTop()
+	}
+}
+
+// findTop looks for the highest logit.
+func (c *candidates) findTop() {
+	c.stale = false
 	c.top = math.Inf(-1)
 	for _, l := range c.logit[:c.n] {
 		if l > c.top {

@@ -2,7 +2,6 @@ package sample
 
 import (
 	"fmt"
-	"math"
 
 	"quickdraft/internal/detmath"
 )
@@ -27,16 +26,16 @@ func (w *Workspace) applyBias(list []bias, mask idSet) error {
 			continue
 		}
 		if b.value <= -100 {
-			c.logit[i] = math.Inf(-1)
+			c.set(i, negInf)
 			forbidden = true
 			continue
 		}
-		c.logit[i] += b.value
+		c.set(i, c.logit[i]+b.value)
 	}
 	if mask != nil {
 		for i := range c.n {
 			if id := c.idAt(i); !mask.has(id) {
-				c.logit[i] = math.Inf(-1)
+				c.set(i, negInf)
 				forbidden = true
 			}
 		}
@@ -126,7 +125,7 @@ func (w *Workspace) penalties(p *Params, history []int32, nPrompt int) {
 			l -= float64(float64(n) * p.FrequencyPenalty)
 			l -= p.PresencePenalty
 		}
-		c.logit[i] = l
+		c.set(i, l)
 	}
 	c.changed()
 }
@@ -164,7 +163,7 @@ func (w *Workspace) dry(p *Params, breakers idSet, history []int32) {
 	for _, id := range w.distinct {
 		if i := w.find(id); i >= 0 {
 			over := float64(int(w.counts[id].value) - p.DRYAllowedLength)
-			c.logit[i] -= min(1e30, float64(p.DRYMultiplier*detmath.Pow(p.DRYBase, over)))
+			c.set(i, c.logit[i]-min(1e30, float64(p.DRYMultiplier*detmath.Pow(p.DRYBase, over))))
 		}
 	}
 	c.changed()

@@ -126,12 +126,15 @@ func (s *Sampler) highest(logits []float32) (int32, error) {
 	}
 	best, at := float32(math.Inf(-1)), int32(-1)
 	for i, l := range logits[:s.vocab] {
-		if !(l <= math.MaxFloat32) {
-			return 0, fmt.Errorf("logit of token %d is %v: the model's output is not a number", i, l)
-		}
 		if l > best {
 			best, at = l, int32(i)
 		}
+		if l != l {
+			return 0, badLogit(i, float64(l))
+		}
+	}
+	if best > math.MaxFloat32 {
+		return 0, badLogit(int(at), float64(best))
 	}
 	if at < 0 {
 		return 0, fmt.Errorf("no token may be chosen: all %d logits are -Inf", s.vocab)

@@ -133,5 +133,6 @@ func (w *Workspace) xtc(p *Params, position int) {
 		}
 	}
 	c.shrink(n)
-	c.changed()
+	c.weighed = false
+	c.findTop()
 }

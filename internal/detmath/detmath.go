@@ -87,7 +87,7 @@ func pow2(m int) float64 { return math.Float64frombits(uint64(m+1023) << 52) }
 func scale(x float64, m int) float64 {
 	switch {
 	case m > 1023:
-		return x * 0x1p1023 * 2
+		return float64(x*0x1p1023) * 2 // without the conversion y*2 becomes y+y, and that is fused
 	case m < -1022:
 		return x * pow2(m+200) * 0x1p-200
 	}

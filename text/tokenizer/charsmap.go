@@ -18,6 +18,7 @@ import (
 type charsmap struct {
 	units []uint32
 	text  string
+	ascii bool // no printable ASCII character is replaced when alone
 }
 
 func newCharsmap(data []byte) (*charsmap, error) {
@@ -32,6 +33,12 @@ func newCharsmap(data []byte) (*charsmap, error) {
 	c := &charsmap{units: make([]uint32, size/4), text: string(rest[size:])}
 	for i := range c.units {
 		c.units[i] = binary.LittleEndian.Uint32(rest[4*i:])
+	}
+	c.ascii = true
+	for b := byte(' '); b <= '~'; b++ {
+		if _, n := c.lookup(string(rune(b)), true); n > 0 {
+			c.ascii = false
+		}
 	}
 	return c, nil
 }
@@ -72,15 +79,19 @@ func unitOffset(u uint32) uint32 { return u >> 10 << (u & (1 << 9) >> 6) }
 // normalize applies the map as Hugging Face's tokenizers do: to each grapheme of less than 6 bytes as a whole if its
 // shortest known prefix is in the map (what follows in the grapheme is dropped), else to each character.
 func (c *charsmap) normalize(s string) string {
-	if !c.changes(s) {
+	if c.plain(s) == len(s) {
 		return s
 	}
 	var b strings.Builder
 	b.Grow(len(s))
-	state := -1
-	var g string
-	for rest := s; rest != ""; {
-		g, rest, _, state = uniseg.FirstGraphemeClusterInString(rest, state)
+	for s != "" {
+		if n := c.plain(s); n > 0 {
+			b.WriteString(s[:n])
+			s = s[n:]
+			continue
+		}
+		var g string
+		g, s, _, _ = uniseg.FirstGraphemeClusterInString(s, -1)
 		if len(g) < 6 {
 			if text, n := c.lookup(g, true); n > 0 {
 				b.WriteString(text)
@@ -100,20 +111,20 @@ func (c *charsmap) normalize(s string) string {
 	return b.String()
 }
 
-// changes reports whether s may have anything to replace. Text of printable ASCII characters, which most is, has not:
-// the maps leave these alone, and the first non-ASCII or control byte sends the text through the map.
-func (c *charsmap) changes(s string) bool {
-	for i := range len(s) {
-		if s[i] < ' ' || s[i] > '~' {
-			return true
-		}
+// plain returns how many bytes at the start of s are printable ASCII characters that are graphemes of their own and stay
+// as they are. What follows the last of such characters may belong to its grapheme.
+func (c *charsmap) plain(s string) int {
+	if !c.ascii {
+		return 0
 	}
-	for b := byte(' '); b <= '~'; b++ {
-		if _, n := c.lookup(string(rune(b)), true); n > 0 {
-			return true
-		}
+	n := 0
+	for n < len(s) && s[n] >= ' ' && s[n] <= '~' {
+		n++
 	}
-	return false
+	if n > 0 && n < len(s) && s[n] >= utf8.RuneSelf {
+		n--
+	}
+	return n
 }
 
 // sentencePiece normalises as the SentencePiece library does: the longest known prefix is replaced at each position, runs

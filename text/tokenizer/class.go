@@ -32,6 +32,8 @@ var classes = sync.OnceValue(func() *classTable {
 	for _, tab := range []*unicode.RangeTable{unicode.Ll, unicode.Lm, unicode.Lo, unicode.M} {
 		t.add(tab, isLower)
 	}
+	t.each(newerClass, func(c *uint8) { *c = 0 })
+	t[0x295] = isLetter | isLower // Ll until 16.0
 	t['\r'] |= isNewline
 	t['\n'] |= isNewline
 	for r := range t {
@@ -43,14 +45,19 @@ var classes = sync.OnceValue(func() *classTable {
 })
 
 func (t *classTable) add(tab *unicode.RangeTable, class uint8) {
+	t.each(tab, func(c *uint8) { *c |= class })
+}
+
+// each calls do with the class of every character of tab that the table holds.
+func (t *classTable) each(tab *unicode.RangeTable, do func(class *uint8)) {
 	for _, r := range tab.R16 {
 		for c := uint32(r.Lo); c <= uint32(r.Hi); c += uint32(r.Stride) {
-			t[c] |= class
+			do(&t[c])
 		}
 	}
 	for _, r := range tab.R32 {
 		for c := r.Lo; c <= r.Hi && c < uint32(len(t)); c += r.Stride {
-			t[c] |= class
+			do(&t[c])
 		}
 	}
 }
@@ -75,6 +82,8 @@ func (t *classTable) of(r rune) uint8 {
 	switch {
 	case int(r) < len(t):
 		return t[r]
+	case unicode.Is(newerClass, r):
+		return isOther
 	case unicode.Is(unicode.L, r):
 		return isLetter | isUpper | isLower
 	case unicode.Is(unicode.M, r):

@@ -3,8 +3,11 @@ package tokenizer
 import (
 	"cmp"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
+	"unicode/utf8"
 )
 
 // sentencePiece builds BPE from scores: a pair may merge if its join is a piece, the piece with the best score first.
@@ -22,6 +25,11 @@ func (g *ggufReader) sentencePiece(t *Tokenizer) error {
 			a.rstrip = a.text == "</s>" || strings.HasPrefix(a.text, "<|") && a.text != "<|endoftext|>"
 		}
 	}
+	for i, piece := range g.tokens {
+		if len(piece) > maxPieceBytes {
+			return fmt.Errorf("tokenizer.ggml.tokens[%d] is %d bytes long; at most %d are allowed", i, len(piece), maxPieceBytes)
+		}
+	}
 	var err error
 	if t.raw, err = newMatcher(added); err != nil {
 		return err
@@ -33,16 +41,14 @@ func (g *ggufReader) sentencePiece(t *Tokenizer) error {
 		t.dec.strip = 1
 	}
 	t.norm = append(t.norm, replace(" ", spaceMark))
-	splits, err := g.splits(&t.vocab)
-	if err != nil {
-		return err
-	}
+	splits := g.splits(&t.vocab)
 	m := newBPE(&t.vocab, len(splits), false)
 	m.fallback, m.fuse = true, true
 	m.unknown = int32(g.id("tokenizer.ggml.unknown_token_id", 0))
+	own := g.flatScores() // each split has a rank of its own
 	rank := 0
 	for i, s := range splits {
-		if i > 0 && g.order(&splits[i-1], &s) != 0 {
+		if own || i == 0 || g.runLength(s.both) > 0 || g.scores[s.both] != g.scores[splits[i-1].both] {
 			rank = i
 		}
 		m.addMerge(s.left, s.right, s.both, rank)
@@ -53,42 +59,69 @@ func (g *ggufReader) sentencePiece(t *Tokenizer) error {
 }
 
 // pieceSplit is a way to make a piece of two others.
-type pieceSplit struct {
-	left, right, both int32
-	cut               int // bytes of left
-	first             int // above 0: a run of ▁ defined by the user, which goes before all others; its length
-	score             float32
-	flat              bool // scores say nothing
+type pieceSplit struct{ left, right, both int32 }
+
+// splits returns all ways to make pieces of two others, in the order in which they are to be merged. Of those for pieces
+// of the same score the one further left in the text goes first. The hundreds of thousands of look-ups wait for memory, so
+// the work is shared between the processors.
+func (g *ggufReader) splits(v *vocab) []pieceSplit {
+	order := g.mergeOrder(v, g.flatScores())
+	parts := make([][]pieceSplit, runtime.GOMAXPROCS(0))
+	var wait sync.WaitGroup
+	for p := range parts {
+		from, to := len(order)*p/len(parts), len(order)*(p+1)/len(parts)
+		wait.Go(func() {
+			for _, id := range order[from:to] {
+				parts[p] = appendSplits(parts[p], v, id, g.tokens[id])
+			}
+		})
+	}
+	wait.Wait()
+	return slices.Concat(parts...)
 }
 
-// splits lists all ways to make pieces of two others, in the order in which they are to be merged.
-func (g *ggufReader) splits(v *vocab) ([]pieceSplit, error) {
-	flat := g.flatScores()
-	var all []pieceSplit
-	for i, piece := range g.tokens {
-		if v.kinds[i]&kindModel == 0 || v.kinds[i]&kindByte != 0 || v.index[piece] != int32(i) {
+// appendSplits appends the ways to make one piece, the one with the longest left part first.
+func appendSplits(all []pieceSplit, v *vocab, id int32, piece string) []pieceSplit {
+	for cut := len(piece); cut > 0; {
+		_, size := utf8.DecodeLastRuneInString(piece[:cut])
+		if cut -= size; cut == 0 {
+			break
+		}
+		right, ok := v.modelID(piece[cut:])
+		if !ok {
 			continue
 		}
-		if len(piece) > maxPieceBytes {
-			return nil, fmt.Errorf("tokenizer.ggml.tokens[%d] is %d bytes long; at most %d are allowed", i, len(piece), maxPieceBytes)
-		}
-		first := 0
-		if g.types[i] == ggufUser && strings.Trim(piece, spaceMark) == "" {
-			first = len(piece)
-		}
-		for cut := range piece {
-			if cut == 0 {
-				continue
-			}
-			left, ok1 := v.modelID(piece[:cut])
-			right, ok2 := v.modelID(piece[cut:])
-			if ok1 && ok2 {
-				all = append(all, pieceSplit{left, right, int32(i), cut, first, g.scores[i], flat})
-			}
+		if left, ok := v.modelID(piece[:cut]); ok {
+			all = append(all, pieceSplit{left, right, id})
 		}
 	}
-	slices.SortStableFunc(all, func(a, b pieceSplit) int { return g.order(&a, &b) })
-	return all, nil
+	return all
+}
+
+// mergeOrder returns the ids that merges may lead to, those to be merged first in front: runs of ▁ that the user defined,
+// the longest first; then by score, or by id if flat.
+func (g *ggufReader) mergeOrder(v *vocab, flat bool) []int32 {
+	ids := make([]int32, 0, len(g.tokens))
+	for i, piece := range g.tokens {
+		if v.kinds[i]&kindModel != 0 && v.kinds[i]&kindByte == 0 && v.index[piece] == int32(i) {
+			ids = append(ids, int32(i))
+		}
+	}
+	slices.SortStableFunc(ids, func(a, b int32) int {
+		if runs := cmp.Compare(g.runLength(b), g.runLength(a)); runs != 0 || flat {
+			return runs
+		}
+		return cmp.Compare(g.scores[b], g.scores[a])
+	})
+	return ids
+}
+
+// runLength returns the bytes of a user-defined run of ▁, 0 for other pieces.
+func (g *ggufReader) runLength(id int32) int {
+	if g.types[id] == ggufUser && strings.Trim(g.tokens[id], spaceMark) == "" {
+		return len(g.tokens[id])
+	}
+	return 0
 }
 
 // flatScores reports whether all normal pieces have the same score, as files converted from a tokenizer.json have it.
@@ -107,17 +140,6 @@ func (g *ggufReader) flatScores() bool {
 		}
 	}
 	return true
-}
-
-// order compares two splits; 0 means that the one further left in the text goes first.
-func (g *ggufReader) order(a, b *pieceSplit) int {
-	if a.first > 0 || b.first > 0 {
-		return cmp.Or(cmp.Compare(b.first, a.first), cmp.Compare(b.cut, a.cut))
-	}
-	if a.flat {
-		return cmp.Or(cmp.Compare(a.both, b.both), cmp.Compare(b.cut, a.cut))
-	}
-	return cmp.Compare(b.score, a.score)
 }
 
 // unigram builds a T5 tokenizer as the SentencePiece library runs it.

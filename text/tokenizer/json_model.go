@@ -67,12 +67,12 @@ type scoredPiece struct {
 
 // UnmarshalJSON reads the two values of the array.
 func (p *scoredPiece) UnmarshalJSON(data []byte) error {
+	var pair []json.RawMessage
 	var number json.Number
-	pair := []any{&p.piece, &number}
 	if err := json.Unmarshal(data, &pair); err != nil {
 		return err
 	}
-	if len(pair) != 2 {
+	if len(pair) != 2 || json.Unmarshal(pair[0], &p.piece) != nil || json.Unmarshal(pair[1], &number) != nil || number == "" {
 		return fmt.Errorf("%.60s is not [piece, score]", data)
 	}
 	p.score = looseFloat(string(number))

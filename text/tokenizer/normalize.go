@@ -81,18 +81,28 @@ func normForm(form norm.Form) normalizer {
 		if form.IsNormalString(s) {
 			return s
 		}
-		marks := decompose(s, decomposed)
-		if compose {
-			marks = composeMarks(marks)
-		}
 		var b strings.Builder
 		b.Grow(len(s))
-		for _, m := range marks {
-			if m.r < 0 {
-				b.WriteByte(byte(-m.r - 1))
-			} else {
-				b.WriteRune(m.r)
+		for s != "" {
+			n := form.QuickSpanString(s)
+			b.WriteString(s[:n])
+			// No ASCII character joins what is before it, so that is where the part to change ends.
+			end := min(n+1, len(s))
+			for end < len(s) && s[end] >= utf8.RuneSelf {
+				end++
 			}
+			marks := decompose(s[n:end], decomposed)
+			if compose {
+				marks = composeMarks(marks)
+			}
+			for _, m := range marks {
+				if m.r < 0 {
+					b.WriteByte(byte(-m.r - 1))
+				} else {
+					b.WriteRune(m.r)
+				}
+			}
+			s = s[end:]
 		}
 		return b.String()
 	}
@@ -140,10 +150,13 @@ func decompose(s string, form norm.Form) []mark {
 }
 
 func appendDecomposed(all []mark, char string, form norm.Form) []mark {
+	r, _ := utf8.DecodeRuneInString(char)
+	if unicode.Is(newerNorm, r) {
+		return append(all, mark{r: r})
+	}
 	p := form.PropertiesString(char)
 	d := p.Decomposition()
 	if d == nil {
-		r, _ := utf8.DecodeRuneInString(char)
 		return append(all, mark{r, p.CCC()})
 	}
 	for len(d) > 0 {
@@ -205,5 +218,5 @@ func composePair(a, b rune) (rune, bool) {
 	var out [4 * utf8.UTFMax]byte
 	joined := norm.NFC.Append(out[:0], buf[:n]...)
 	r, size := utf8.DecodeRune(joined)
-	return r, size == len(joined) && size > 0 && r != utf8.RuneError
+	return r, size == len(joined) && size > 0 && r != utf8.RuneError && !unicode.Is(newerNorm, r)
 }

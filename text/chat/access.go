@@ -77,7 +77,18 @@ func (r *run) method(v jinja.Value, name string) (*builtin, bool, error) {
 	return nil, false, nil
 }
 
+// defined fails when the object of a site is undefined.
+func (s *site) defined(v jinja.Value) error {
+	if v.IsUndefined() {
+		return pyErr("%s of '%s', which is undefined", s.name, s.of)
+	}
+	return nil
+}
+
 func loAttr(r *run, s *site, args []jinja.Value, _ map[string]jinja.Value) (jinja.Value, error) {
+	if err := s.defined(args[0]); err != nil {
+		return args[0], err
+	}
 	return r.attr(args[0], s.name)
 }
 
@@ -103,7 +114,10 @@ func (r *run) attr(v jinja.Value, name string) (jinja.Value, error) {
 	return jinja.Undefined(), nil
 }
 
-func loItem(r *run, _ *site, args []jinja.Value, _ map[string]jinja.Value) (jinja.Value, error) {
+func loItem(r *run, s *site, args []jinja.Value, _ map[string]jinja.Value) (jinja.Value, error) {
+	if err := s.defined(args[0]); err != nil {
+		return args[0], err
+	}
 	return r.item(args[0], args[1])
 }
 
@@ -167,12 +181,13 @@ func (r *run) charAt(v jinja.Value, at int64) (jinja.Value, error) {
 }
 
 // loSlice is object[start:stop:step].
-func loSlice(r *run, _ *site, args []jinja.Value, _ map[string]jinja.Value) (jinja.Value, error) {
+func loSlice(r *run, s *site, args []jinja.Value, _ map[string]jinja.Value) (jinja.Value, error) {
 	v := args[0]
+	if err := s.defined(v); err != nil {
+		return v, err
+	}
 	k := r.kind(v)
 	switch k {
-	case kUndefined:
-		return v, pyErr("a slice is read from an undefined value")
 	case kStr, kMarkup, kList, kTuple:
 	default:
 		return jinja.Undefined(), nil

@@ -16,6 +16,7 @@ package chat
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -104,9 +105,11 @@ func (t *Template) RenderContext(ctx context.Context, in Input) (out string, err
 	return t.inner.RenderValues(r.variables(in))
 }
 
+var errPanic = errors.New("panic")
+
 // catch turns a panic below a library call into an error. Stack overflow is not among them: depth limits prevent it.
 func catch(err *error) {
 	if p := recover(); p != nil {
-		*err = &Error{Msg: fmt.Sprintf("cannot be evaluated: %v", p)}
+		*err = &Error{Msg: fmt.Sprintf("cannot be evaluated: %v", p), err: errPanic}
 	}
 }

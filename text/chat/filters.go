@@ -51,7 +51,7 @@ func init() {
 		"sort":       {params: []string{"reverse", "case_sensitive", "attribute"}, fn: filterSort},
 		"string":     {fn: filterString},
 		"sum":        {params: []string{"attribute", "start"}, fn: filterSum},
-		"title":      textFilter(3, titleWords),
+		"title":      textFilter(64, titleWords),
 		"tojson":     {params: []string{"ensure_ascii", "indent", "separators", "sort_keys"}, fn: filterToJSON},
 		"trim":       {params: []string{"chars"}, fn: filterTrim},
 		"truncate":   {params: []string{"length", "killwords", "end", "leeway"}, fn: filterTruncate},

@@ -262,6 +262,9 @@ func (s *spec) floatDigits(f float64) string {
 	text := floatRepr(f)
 	if verb != 0 && text != "nan" && !strings.HasSuffix(text, "inf") {
 		text = strconv.FormatFloat(f, verb, prec, 64)
+		if s.verb == 0 && !strings.ContainsAny(text, ".e") {
+			text += ".0"
+		}
 	}
 	if s.group != 0 {
 		whole, rest := text, ""

@@ -326,6 +326,9 @@ func (l *lexer) number() (token, error) {
 	}
 	t := l.take(kind, l.pos+n)
 	t.text = strings.ReplaceAll(t.text, "_", "")
+	if kind == tokInt && t.text[0] == '0' && strings.Trim(t.text, "0") != "" {
+		return t, l.fail("integer %s starts with a zero", t.text)
+	}
 	return t, nil
 }
 

@@ -22,33 +22,40 @@ const (
 // list item handled by it, and costs 50 to 300 ns and about as many bytes of garbage.
 const (
 	baseSteps     = 150_000
-	stepsPerNode  = 2_000
+	stepsPerNode  = 2_000 // and steps for every pair of nodes, because some templates look back from each message
+	stepsPerPair  = 4
 	baseBytes     = 6 << 20 // bytes of strings and lists made
 	bytesPerByte  = 32
 	maxRangeItems = 100_000 // as in jinja2's sandbox
 	maxDepth      = 3_000   // statements and expressions inside each other, summed over macro calls; about 1 KB of stack each
 	maxValueDepth = 200     // lists and dicts inside each other
-	maxTime       = 700 * time.Millisecond
+	baseTime      = 500 * time.Millisecond
+	timePerNode   = 250 * time.Microsecond
 	clockEvery    = 2_048 // steps between two looks at the clock
 )
 
 // run is one rendering: what it may still use, and what the template's values are beyond what the library's types say.
 type run struct {
 	ctx      context.Context
+	time     time.Duration // allowed
 	deadline time.Time
 	steps    int64 // left
 	bytes    int64 // left
 	nextLook int64 // look at the clock when steps falls below it
 	depth    int
 
-	tags  map[any]tag // *jinja.List and *jinja.Dict that are not plain lists and dicts
-	now   func() time.Time
+	tags map[any]tag // *jinja.List and *jinja.Dict that are not plain lists and dicts
+	now  func() time.Time
+
+	grownText grower[byte]
+	grownList grower[jinja.Value]
+
 	texts []jinja.Value
 	sites []site
 }
 
 func newRun(ctx context.Context, t *Template, in Input) (*run, error) {
-	r := &run{ctx: ctx, deadline: time.Now().Add(maxTime), now: in.Now, texts: t.texts, sites: t.sites}
+	r := &run{ctx: ctx, now: in.Now, texts: t.texts, sites: t.sites}
 	if r.now == nil {
 		r.now = time.Now
 	}
@@ -62,7 +69,10 @@ func newRun(ctx context.Context, t *Template, in Input) (*run, error) {
 			return nil, err
 		}
 	}
-	r.steps = baseSteps + stepsPerNode*size.nodes + size.bytes
+	pairs := min(size.nodes, 1<<20) * min(size.nodes, 1<<20)
+	r.steps = baseSteps + stepsPerNode*size.nodes + stepsPerPair*pairs + size.bytes
+	r.time = baseTime + timePerNode*time.Duration(min(size.nodes, 1<<20))
+	r.deadline = time.Now().Add(r.time)
 	r.bytes = baseBytes + bytesPerByte*(size.bytes+64*size.nodes)
 	r.nextLook = r.steps - clockEvery
 	return r, nil
@@ -101,7 +111,6 @@ var (
 	errSteps = errors.New("takes more steps than its input allows")
 	errBytes = errors.New("makes more text than its input allows")
 	errDepth = errors.New("calls itself too deeply")
-	errTime  = fmt.Errorf("takes longer than %v", maxTime)
 	errNest  = fmt.Errorf("nests a value deeper than %d", maxValueDepth)
 )
 
@@ -117,7 +126,7 @@ func (r *run) spend(n int) error {
 			return err
 		}
 		if time.Now().After(r.deadline) {
-			return errTime
+			return fmt.Errorf("takes longer than %v", r.time)
 		}
 	}
 	return nil

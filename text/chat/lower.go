@@ -12,7 +12,8 @@ import (
 type site struct {
 	line  int
 	depth int    // statements and expressions around it
-	name  string // what is called or read there, for messages
+	name  string // what is called or read there
+	of    string // what it is read from, for messages
 }
 
 // lowering writes the template for the library. Output tags hold everything but control flow, so there is no text for its
@@ -90,6 +91,8 @@ const (
 	fnSlice     = "__s"     // slice(site, object, start, stop, step)
 	fnList      = "__l"     // list(items...)
 	fnTuple     = "__tu"    // tuple(items...)
+	fnVarargs   = "__va"    // varargs(list): a macro's further arguments, which are a tuple
+	fnBig       = "__n"     // big(digits): an integer beyond 64 bits
 	fnDict      = "__d"     // dict(site, key, value, ...)
 	fnKeywords  = "__kw"    // keywords(site, callee, list, key, value, ...): calls with keywords in order
 	fnBinary    = "__b"     // binary(site, first, op, next, op, next ...)

@@ -19,6 +19,10 @@ func (l *lowering) expr(e *expr) {
 	case exStr:
 		l.write(quote(e.text))
 	case exName:
+		if e.text == "varargs" {
+			l.write(fnVarargs, "(varargs)")
+			return
+		}
 		l.write(goName(e.text))
 	case exList:
 		l.call(fnList, "", e.args)
@@ -29,7 +33,7 @@ func (l *lowering) expr(e *expr) {
 	case exAttr:
 		l.call(fnAttr, l.at(e, e.text), e.args)
 	case exItem:
-		l.call(fnItem, l.at(e, "subscript"), e.args)
+		l.call(fnItem, l.at(e, "item"), e.args)
 	case exSlice:
 		l.call(fnSlice, l.at(e, "slice"), e.args)
 	case exCall:
@@ -61,7 +65,24 @@ func (l *lowering) expr(e *expr) {
 
 // at registers the site of an expression and returns it as an argument.
 func (l *lowering) at(e *expr, name string) string {
-	return strconv.Itoa(l.site(e.line, name))
+	i := l.site(e.line, name)
+	if e.kind == exAttr || e.kind == exItem || e.kind == exSlice {
+		l.sites[i].of = path(e.args[0], 0)
+	}
+	return strconv.Itoa(i)
+}
+
+// path is the text of a.b.c, or "value" for what is not a path of at most four names.
+func path(e *expr, depth int) string {
+	switch {
+	case e.kind == exName:
+		return e.text
+	case e.kind == exAttr && depth < 3:
+		return path(e.args[0], depth+1) + "." + e.text
+	case e.kind == exItem && depth < 3:
+		return path(e.args[0], depth+1) + "[...]"
+	}
+	return "value"
 }
 
 // call writes fn(first, args...); a nil argument is none.

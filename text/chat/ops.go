@@ -57,16 +57,15 @@ func (r *run) add(a, b jinja.Value) (jinja.Value, error) {
 		if ka == kMarkup || kb == kMarkup {
 			return r.addMarkup(x, y, ka, kb)
 		}
-		return jinja.NewString(x + y), r.alloc(len(x) + len(y))
+		return r.concat(x, y)
 	}
 	if ka != kb {
 		return a, pyErr("can only concatenate %s (not \"%s\") to %s", ka, kb, ka)
 	}
-	x, y := a.AsList().Items, b.AsList().Items
-	if err := r.allocTimes(len(x)+len(y)+2, valueBytes); err != nil {
+	items, err := r.extend(a.AsList().Items, b.AsList().Items)
+	if err != nil {
 		return a, err
 	}
-	items := append(append(make([]jinja.Value, 0, len(x)+len(y)), x...), y...)
 	if ka == kTuple {
 		return r.tagged(items, tagTuple), r.alloc(pairBytes)
 	}
@@ -259,18 +258,12 @@ func loUnary(r *run, _ *site, args []jinja.Value, _ map[string]jinja.Value) (jin
 // loConcat is a ~ b: the texts of the values, one after the other. Markup among them is not kept: HF's environment does not
 // escape.
 func loConcat(r *run, _ *site, args []jinja.Value, _ map[string]jinja.Value) (jinja.Value, error) {
-	parts := make([]string, len(args))
-	total := 0
+	parts := make([]string, len(args)+1) // the first stays empty when there are no args
 	for i, a := range args {
-		text, err := r.text(a)
-		if err != nil {
+		var err error
+		if parts[i], err = r.text(a); err != nil {
 			return a, err
 		}
-		parts[i] = text
-		total += len(text)
 	}
-	if err := r.alloc(total); err != nil {
-		return args[0], err
-	}
-	return jinja.NewString(strings.Join(parts, "")), nil
+	return r.concat(parts[0], parts[1:]...)
 }

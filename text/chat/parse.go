@@ -189,8 +189,7 @@ func (p *parser) tag(kind tagKind) (*stmt, error) {
 		return s, p.blockStmt(s)
 	case "print":
 		s.kind = stOutput
-		s.expr, err = p.tuple(true)
-		return s, err
+		return s, p.printStmt(s)
 	case "break", "continue":
 		s.kind = stBreak
 		if name == "continue" {
@@ -210,6 +209,26 @@ func (p *parser) inner(ends ...string) ([]*stmt, string, error) {
 		return nil, "", err
 	}
 	return p.body(ends...)
+}
+
+// printStmt reads expressions that are written one after the other.
+func (p *parser) printStmt(s *stmt) (err error) {
+	if s.expr, err = p.node(exConcat, ""); err != nil {
+		return err
+	}
+	for p.cur.kind != tokEnd {
+		if len(s.expr.args) > 0 {
+			if err = p.expectOp(","); err != nil {
+				return err
+			}
+		}
+		part, err := p.expression()
+		if err != nil {
+			return err
+		}
+		s.expr.args = append(s.expr.args, part)
+	}
+	return nil
 }
 
 func (p *parser) ifStmt(s *stmt) error {

@@ -329,10 +329,14 @@ func (p *parser) numeral(t token) (*expr, error) {
 	text := t.text
 	if t.kind == tokInt {
 		v, err := strconv.ParseInt(text, 10, 64)
-		if err != nil {
-			return nil, p.fail("integer %s does not fit into 64 bits", text)
+		switch {
+		case err == nil:
+			text = strconv.FormatInt(v, 10)
+		case len(text) > maxIntDigits:
+			return nil, p.fail("integer has %d digits, at most %d are accepted", len(text), maxIntDigits)
+		default:
+			text = fnBig + "(" + quote(text) + ")"
 		}
-		text = strconv.FormatInt(v, 10)
 	} else {
 		v, err := strconv.ParseFloat(text, 64)
 		if err != nil {

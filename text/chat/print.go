@@ -260,6 +260,9 @@ func (r *run) jsonKey(key jinja.Value) (string, error) {
 
 // jsonItems writes n items between brackets with separators and indentation.
 func (r *run) jsonItems(b *strings.Builder, open, end string, n int, s *jsonStyle, depth int, item func(int) error) error {
+	if err := r.allocTimes(n+1, len(s.item)+2); err != nil {
+		return err
+	}
 	b.WriteString(open)
 	for i := range n {
 		if i > 0 {
@@ -278,7 +281,7 @@ func (r *run) jsonItems(b *strings.Builder, open, end string, n int, s *jsonStyl
 		}
 	}
 	b.WriteString(end)
-	return r.allocTimes(n+1, len(s.item)+2)
+	return nil
 }
 
 func (r *run) jsonNewline(b *strings.Builder, s *jsonStyle, depth int) error {

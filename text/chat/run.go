@@ -26,7 +26,7 @@ func init() {
 		fnBinary: loBinary, fnConcat: loConcat, fnCompare: loCompare, fnUnary: loUnary, fnFilter: loFilter,
 		fnFilterAll: loFilterAll, fnTest: loTest,
 	}
-	plain = map[string]lowered{fnText: loText, fnTick: loTick, fnPush: loPush, fnList: loList, fnTuple: loTuple}
+	plain = map[string]lowered{fnText: loText, fnTick: loTick, fnPush: loPush, fnList: loList, fnTuple: loTuple, fnVarargs: loVarargs, fnBig: loBig}
 }
 
 // variables are the names a template starts with: jinja2's and Hugging Face's functions, the input, and ours.
@@ -159,6 +159,17 @@ func loTuple(r *run, _ *site, args []jinja.Value, _ map[string]jinja.Value) (jin
 	return r.tagged(args, tagTuple), r.alloc(pairBytes + valueBytes*len(args))
 }
 
+func loVarargs(r *run, _ *site, args []jinja.Value, _ map[string]jinja.Value) (jinja.Value, error) {
+	if args[0].IsList() {
+		r.mark(args[0].AsList(), tagTuple)
+	}
+	return args[0], r.alloc(pairBytes)
+}
+
+func loBig(_ *run, _ *site, args []jinja.Value, _ map[string]jinja.Value) (jinja.Value, error) {
+	return newBig(args[0].AsString()), nil
+}
+
 // dictBytes pays for an entry of a dict.
 const dictBytes = 96
 
@@ -211,6 +222,9 @@ func loCallStar(r *run, s *site, args []jinja.Value, kw map[string]jinja.Value) 
 
 func loMethod(r *run, s *site, args []jinja.Value, kw map[string]jinja.Value) (jinja.Value, error) {
 	object := args[0]
+	if err := s.defined(object); err != nil {
+		return object, err
+	}
 	if m, ok, err := r.method(object, s.name); ok || err != nil {
 		if err != nil {
 			return jinja.Value{}, err

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/text/language"
 )
 
-// textFn makes a method of a function from a string to a string that is at most grow times as long.
+// textFn makes a method of a function from a string to a string that is at most grow times as long, or costs as much.
 func textFn(grow int, fn func(string) string) *builtin {
 	return &builtin{fn: func(r *run, self jinja.Value, _ []jinja.Value) (jinja.Value, error) {
 		s, _ := str(self)
@@ -57,8 +57,8 @@ func init() {
 		"lower":        textFn(3, lowerText),
 		"casefold":     textFn(3, func(s string) string { return cases.Fold().String(s) }),
 		"capitalize":   textFn(3, capitalize),
-		"title":        textFn(3, title),
-		"swapcase":     textFn(3, swapcase),
+		"title":        textFn(64, title),
+		"swapcase":     textFn(64, swapcase),
 		"center":       {min: 1, params: []string{"width", "fillchar"}, fn: pad(func(n, width int) int { return n/2 + n&width&1 })},
 		"ljust":        {min: 1, params: []string{"width", "fillchar"}, fn: pad(func(_, _ int) int { return 0 })},
 		"rjust":        {min: 1, params: []string{"width", "fillchar"}, fn: pad(func(n, _ int) int { return n })},
@@ -76,16 +76,43 @@ func init() {
 	}
 }
 
-func upperText(s string) string { return cases.Upper(language.Und).String(s) }
-func lowerText(s string) string { return cases.Lower(language.Und).String(s) }
+// upperText, lowerText and titleFirst follow Unicode's full case mapping, as Python does: one character may become several.
+// ASCII goes a faster way.
+func upperText(s string) string {
+	if isASCII(s) {
+		return strings.ToUpper(s)
+	}
+	return cases.Upper(language.Und).String(s)
+}
+
+func lowerText(s string) string {
+	if isASCII(s) {
+		return strings.ToLower(s)
+	}
+	return cases.Lower(language.Und).String(s)
+}
+
+// titleFirst is the title case of one character.
+func titleFirst(s string) string {
+	if isASCII(s) {
+		return strings.ToUpper(s)
+	}
+	return cases.Title(language.Und, cases.NoLower).String(s)
+}
+
+func isASCII(s string) bool {
+	for i := range len(s) {
+		if s[i] >= utf8.RuneSelf {
+			return false
+		}
+	}
+	return true
+}
 
 func capitalize(s string) string {
 	_, n := utf8.DecodeRuneInString(s)
 	return titleFirst(s[:n]) + lowerText(s[n:])
 }
-
-// titleFirst is the title case of the first character, which may be several.
-func titleFirst(s string) string { return cases.Title(language.Und, cases.NoLower).String(s) }
 
 // title starts each run of cased characters with a capital, as str.title does.
 func title(s string) string {
@@ -117,8 +144,7 @@ func swapcase(s string) string {
 
 func strIsASCII(r *run, self jinja.Value, _ []jinja.Value) (jinja.Value, error) {
 	s, _ := str(self)
-	ok := strings.IndexFunc(s, func(c rune) bool { return c >= utf8.RuneSelf }) < 0
-	return jinja.NewBool(ok), r.spend(len(s) / 32)
+	return jinja.NewBool(isASCII(s)), r.spend(len(s) / 32)
 }
 
 // cased is true when s has characters of the wanted case and none of the other.

@@ -73,11 +73,11 @@ func (r *run) replaceText(s, from, to string, count int) (jinja.Value, error) {
 // window cuts s to [start:end] in characters, as the methods with these arguments do. ok is false when start lies beyond
 // the end; offset is where the window starts, in characters.
 func (r *run) window(s string, start, end jinja.Value) (part string, offset int, ok bool, err error) {
-	if err := r.spend(len(s) / 32); err != nil {
-		return "", 0, false, err
-	}
 	if !given(start) && !given(end) {
 		return s, 0, true, nil
+	}
+	if err := r.spend(len(s) / 32); err != nil {
+		return "", 0, false, err
 	}
 	n := utf8.RuneCountInString(s)
 	from, to := 0, n
@@ -125,6 +125,9 @@ func affix(has func(s, part string) bool) func(*run, jinja.Value, []jinja.Value)
 			if ok && has(s, part) {
 				return jinja.NewBool(true), nil
 			}
+			if err := r.spend(len(part) / 32); err != nil {
+				return self, err
+			}
 		}
 		return jinja.NewBool(false), nil
 	}
@@ -148,11 +151,11 @@ func finder(find func(s, part string) int, must bool) func(*run, jinja.Value, []
 		}
 		switch {
 		case at >= 0:
-			return jinja.NewInt(int64(offset + utf8.RuneCountInString(s[:at]))), nil
+			return jinja.NewInt(int64(offset + utf8.RuneCountInString(s[:at]))), r.spend(len(s) / 32)
 		case must:
 			return self, pyErr("substring not found")
 		}
-		return jinja.NewInt(-1), nil
+		return jinja.NewInt(-1), r.spend(len(s) / 32)
 	}
 }
 
@@ -166,7 +169,7 @@ func strCount(r *run, self jinja.Value, a []jinja.Value) (jinja.Value, error) {
 	if err != nil || !ok {
 		return jinja.NewInt(0), err
 	}
-	return jinja.NewInt(int64(strings.Count(s, part))), nil
+	return jinja.NewInt(int64(strings.Count(s, part))), r.spend(len(s) / 32)
 }
 
 func remover(remove func(s, part string) string) func(*run, jinja.Value, []jinja.Value) (jinja.Value, error) {

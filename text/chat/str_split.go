@@ -145,7 +145,7 @@ func splitSpace(s string, limit int, fromRight bool) []string {
 		return words
 	}
 	if fromRight {
-		rest := strings.TrimFunc(s, isSpace)
+		rest := strings.TrimRightFunc(s, isSpace)
 		for range limit {
 			rest = rest[:strings.LastIndexFunc(rest, isSpace)]
 			rest = strings.TrimRightFunc(rest, isSpace)

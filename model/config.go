@@ -162,6 +162,25 @@ func slidingLayers(f *fields, layers int) []bool {
 	return sliding
 }
 
+// slidingPattern says which layers have a sliding window: those listed, or all but every n-th, n being the file's own or
+// the given one. GGUF has either under one key.
+func slidingPattern(f *fields, layers, every int) func(layer int) bool {
+	if sliding := slidingLayers(f, layers); sliding != nil {
+		return func(layer int) bool { return sliding[layer] }
+	}
+	list := f.integers("attention.sliding_window_pattern", "sliding_window_pattern|_sliding_window_pattern", 0, maxLayers)
+	switch {
+	case len(list) > 1 && len(list) == layers:
+		return func(layer int) bool { return list[layer] != 0 }
+	case len(list) == 1 && list[0] > 0:
+		every = list[0]
+	case list != nil:
+		f.fail("%s = %v: want a number above 0 or one entry for each of the %d layers",
+			f.label("attention.sliding_window_pattern", "sliding_window_pattern"), list, layers)
+	}
+	return func(layer int) bool { return (layer+1)%every != 0 }
+}
+
 // setWindows gives the layers for which sliding says so a window.
 func (c *Config) setWindows(window int, sliding func(layer int) bool) {
 	for i := range c.Windows {

@@ -71,14 +71,7 @@ func configureGemma3(f *fields, c *Config) {
 	c.TiedOutput = f.flag("", "tie_word_embeddings", true)
 
 	window := f.needInteger("attention.sliding_window", "sliding_window", 1, maxContext)
-	pattern := f.integer("", "sliding_window_pattern|_sliding_window_pattern", 6, 1, maxLayers)
-	sliding := slidingLayers(f, c.Layers)
-	c.setWindows(window, func(layer int) bool {
-		if sliding != nil {
-			return sliding[layer]
-		}
-		return (layer+1)%pattern != 0
-	})
+	c.setWindows(window, slidingPattern(f, c.Layers, 6))
 
 	if f.has("", "rope_parameters.full_attention.rope_theta") {
 		c.Rope = readRopeAt(f, c, "rope_parameters.full_attention.", "rope_parameters.full_attention.")

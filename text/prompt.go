@@ -19,13 +19,13 @@ type Message struct {
 var ErrNoTemplate = errors.New("the model has no chat template")
 
 // Prompt renders a conversation with the model's template, asks for the assistant's next turn and returns the token ids,
-// with exactly one BOS where the model wants one.
+// with exactly one BOS where the model wants one. Special tokens in the contents stay plain text.
 func (t *Text) Prompt(ctx context.Context, messages []Message) ([]int32, error) {
 	var list []jinja.Value
 	for _, m := range messages {
 		d := jinja.NewDict()
 		d.AsDict().Set("role", jinja.NewString(m.Role))
-		d.AsDict().Set("content", jinja.NewString(m.Content))
+		d.AsDict().Set("content", jinja.NewString(t.Tokenizer.GuardSpecial(m.Content)))
 		list = append(list, d)
 	}
 	return t.PromptInput(ctx, chat.Input{Messages: jinja.NewList(list), AddGenerationPrompt: true})

@@ -8,7 +8,10 @@
 //	-> pre-tokenizer (words) -> model (ids of one word) -> post-processor (BOS, EOS)
 package tokenizer
 
-import "sync"
+import (
+	"strings"
+	"sync"
+)
 
 // Tokenizer converts between text and ids. All methods may be called from several goroutines at once.
 type Tokenizer struct {
@@ -54,8 +57,8 @@ func (t *Tokenizer) Encode(text string, o EncodeOptions) []int32 {
 	return append(make([]int32, 0, len(s.ids)), s.ids...)
 }
 
-// EncodePrompt returns the ids of a rendered prompt: special tokens are recognised, and BOS comes first exactly once if
-// the model wants one, whether or not the text starts with it.
+// EncodePrompt returns the ids of a rendered prompt: special tokens are recognised but for those that GuardSpecial marked,
+// and BOS comes first exactly once if the model wants one, whether or not the text starts with it.
 func (t *Tokenizer) EncodePrompt(text string) []int32 {
 	ids := t.Encode(text, EncodeOptions{ParseSpecial: true})
 	if len(t.prefix) == 0 || t.bos < 0 || len(ids) > 0 && ids[0] == t.bos {
@@ -77,6 +80,8 @@ func (t *Tokenizer) encode(s *scratch, text string, special bool) {
 		t.normed.split(part, special, func(part string, inner int, id int32) {
 			if id >= 0 {
 				s.ids = append(s.ids, id)
+			} else if special && strings.Contains(part, guard) {
+				t.pre.run(strings.ReplaceAll(part, guard, ""), start+inner == 0, emit)
 			} else {
 				t.pre.run(part, start+inner == 0, emit)
 			}

@@ -1,0 +1,105 @@
+package drafter
+
+import "fmt"
+
+// maxCorpus bounds the corpus, whose automaton takes about 100 bytes a token.
+const maxCorpus = 1 << 26
+
+// Suffix guesses that what followed the longest earlier occurrence of the sequence's end follows again. It searches the
+// request's own prompt and answer and a corpus that all requests share, and guesses further the longer the match is.
+type Suffix struct {
+	corpus *automaton // nil: none
+	bytes  int64
+}
+
+// NewSuffix makes the drafter; corpus holds the ids of a text to guess from as well, nil for none.
+func NewSuffix(corpus []int32) (*Suffix, error) {
+	d := &Suffix{}
+	if len(corpus) > maxCorpus {
+		return nil, fmt.Errorf("suffix: corpus of %d tokens, want at most %d", len(corpus), maxCorpus)
+	}
+	if len(corpus) > 0 {
+		d.corpus = newAutomaton()
+		for _, id := range corpus {
+			d.corpus.extend(id)
+		}
+		d.bytes = d.corpus.bytes()
+	}
+	return d, nil
+}
+
+func (d *Suffix) Name() string { return "suffix" }
+func (d *Suffix) Bytes() int64 { return d.bytes }
+func (d *Suffix) Close() error { return nil }
+
+func (d *Suffix) NewSession() (Session, error) {
+	return &suffixSession{d: d, own: newAutomaton()}, nil
+}
+
+// Propose continues the longest match of each round.
+func (d *Suffix) Propose(rounds []Round) error {
+	for i := range rounds {
+		r := &rounds[i]
+		s := r.Session.(*suffixSession)
+		guesses := s.predict(r.IDs[len(s.own.text):])
+		parent := int32(-1)
+		for _, id := range guesses[:min(len(guesses), r.Budget.Nodes, r.Budget.Depth)] {
+			parent = r.Tree.Add(id, parent, nil)
+		}
+	}
+	return nil
+}
+
+type suffixSession struct {
+	d      *Suffix
+	own    *automaton
+	match  int32 // length of the longest suffix of the sequence that also occurs earlier in it
+	end    int32 // index behind that occurrence
+	corpus suffixMatch
+}
+
+func (s *suffixSession) Close() {}
+
+func (s *suffixSession) Committed(ids []int32) {
+	for _, id := range ids {
+		s.match, s.end = s.own.extend(id)
+		if s.d.corpus != nil {
+			s.corpus = s.d.corpus.step(s.corpus, id)
+		}
+	}
+}
+
+// predict returns the continuation of the longest match, given the tokens beyond those that were committed.
+func (s *suffixSession) predict(beyond []int32) []int32 {
+	length, end := s.match, s.end
+	if len(beyond) > 0 && len(s.own.text) > 0 {
+		m := suffixMatch{s.own.states[s.own.last].link, length}
+		for _, id := range beyond {
+			m = s.own.step(m, id)
+		}
+		length, end = m.length, s.own.states[m.state].end
+	}
+	text := s.own.text
+	if s.d.corpus != nil {
+		m := s.corpus
+		for _, id := range beyond {
+			m = s.d.corpus.step(m, id)
+		}
+		if at := s.d.corpus.states[m.state].end; m.length > length && int(at) < len(s.d.corpus.text) {
+			length, end, text = m.length, at, s.d.corpus.text
+		}
+	}
+	if length == 0 {
+		return nil
+	}
+	return text[end:min(len(text), int(end)+reach(int(length)))]
+}
+
+// reach is how far a match of n tokens is trusted: a single token says little about more than the next one, and a match
+// of several tends to go on for longer than it has lasted.
+func reach(n int) int {
+	if n < 2 {
+		return n
+	}
+	return 2 * n
+}

@@ -13,6 +13,7 @@
 package gguf
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"slices"
 )
@@ -28,6 +29,9 @@ type File struct {
 	byName  map[string]*Tensor
 	close   func() error      // nil for Parse
 	release func(data []byte) // nil for Parse
+
+	headBytes   int                            // of this file before its tensor data
+	fingerprint func() (sum [sha256.Size]byte) // nil for Parse
 }
 
 // Tensor is one named matrix or vector of a file.
@@ -191,13 +195,22 @@ func (f *File) Release(t *Tensor) {
 	}
 }
 
+// Fingerprint identifies the state of the opened files by their names, sizes, times and headers; tensor data is not read.
+// It reports false for a file that was parsed from memory.
+func (f *File) Fingerprint() (sum [sha256.Size]byte, ok bool) {
+	if f.fingerprint == nil {
+		return sum, false
+	}
+	return f.fingerprint(), true
+}
+
 // Close unmaps the file. Tensor data and unread values are gone afterwards.
 func (f *File) Close() error {
 	if f.close == nil {
 		return nil
 	}
 	done := f.close
-	f.close, f.release = nil, nil
+	f.close, f.release, f.fingerprint = nil, nil, nil
 	f.keys, f.meta, f.tensors, f.byName = nil, nil, nil, nil
 	return done()
 }

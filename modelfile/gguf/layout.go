@@ -32,6 +32,7 @@ func parsePart(name string, data []byte) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
+	f.headBytes = p.off
 	if err := p.place(infos, align); err != nil {
 		return nil, err
 	}

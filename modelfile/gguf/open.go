@@ -1,6 +1,7 @@
 package gguf
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -31,9 +32,10 @@ func Open(path string) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	maps := mappings{m}
+	maps := mappings{files: []*mapfile.File{m}}
 	f, err := parsePart(path, m.Data)
 	if err == nil {
+		maps.headBytes = []int{f.headBytes}
 		err = f.joinParts(&maps)
 	}
 	if err == nil {
@@ -42,23 +44,30 @@ func Open(path string) (*File, error) {
 	if err != nil {
 		return nil, errors.Join(err, maps.close())
 	}
-	f.close, f.release = maps.close, maps.release
+	f.close, f.release, f.fingerprint = maps.close, maps.release, maps.fingerprint
 	return f, nil
 }
 
 // mappings are the mapped files of one model.
-type mappings []*mapfile.File
+type mappings struct {
+	files     []*mapfile.File
+	headBytes []int // of each file before its tensor data
+}
 
-func (ms mappings) close() error {
+func (ms *mappings) close() error {
 	var errs []error
-	for _, m := range ms {
+	for _, m := range ms.files {
 		errs = append(errs, m.Close())
 	}
 	return errors.Join(errs...)
 }
 
 // release is the same for all mappings: the pages are found by address.
-func (ms mappings) release(data []byte) { ms[0].Release(data) }
+func (ms *mappings) release(data []byte) { ms.files[0].Release(data) }
+
+func (ms *mappings) fingerprint() [sha256.Size]byte {
+	return mapfile.Fingerprint(ms.files, ms.headBytes)
+}
 
 // joinParts adds the tensors of the further parts of a split model to its first part.
 func (f *File) joinParts(maps *mappings) error {
@@ -99,11 +108,12 @@ func (f *File) joinPart(path string, i, count int, maps *mappings) error {
 	if err != nil {
 		return fmt.Errorf("%s: part %d of %d: %w", f.path, i+1, count, err)
 	}
-	*maps = append(*maps, m)
+	maps.files = append(maps.files, m)
 	g, err := parsePart(path, m.Data)
 	if err != nil {
 		return err
 	}
+	maps.headBytes = append(maps.headBytes, g.headBytes)
 	for _, of := range []struct {
 		key  string
 		want int

@@ -3,6 +3,8 @@
 package safetensors
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -175,6 +177,22 @@ func (c *Checkpoint) Release(t *Tensor) {
 	if len(c.maps) > 0 && c.byName[t.Name] == t {
 		c.maps[0].Release(t.Data) // any of them: the pages are found by address
 	}
+}
+
+// Fingerprint identifies the state of the opened files by their names, sizes, times and headers, and config.json by its
+// bytes; tensor data is not read.
+func (c *Checkpoint) Fingerprint() (sum [sha256.Size]byte, err error) {
+	config, err := mapfile.Open(filepath.Join(c.dir, configName))
+	if err != nil {
+		return sum, err
+	}
+	defer config.Close()
+	files, headBytes := []*mapfile.File{config}, []int{len(config.Data)}
+	for _, m := range c.maps {
+		header := binary.LittleEndian.Uint64(m.Data) // within the file, or parseFile had refused it
+		files, headBytes = append(files, m), append(headBytes, lengthBytes+int(header))
+	}
+	return mapfile.Fingerprint(files, headBytes), nil
 }
 
 // Close unmaps the files.

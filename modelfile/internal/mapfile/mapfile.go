@@ -2,15 +2,20 @@
 package mapfile
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
 	"fmt"
 	"math"
 	"os"
+	"time"
 )
 
 // File is a regular file whose bytes are readable as a slice.
 type File struct {
-	Data   []byte // the whole file; empty after Close
-	mapped bool   // Data is a mapping and not a copy
+	Data     []byte    // the whole file; empty after Close
+	Name     string    // last element of its path
+	Modified time.Time // when it was opened
+	mapped   bool      // Data is a mapping and not a copy
 }
 
 // Open maps a file, or reads it where mapping is not supported. Only regular files are taken: a pipe or a device could
@@ -37,13 +42,13 @@ func Open(path string) (*File, error) {
 		return nil, fmt.Errorf("%s: has %d bytes, this system addresses %d", path, size, math.MaxInt)
 	}
 	if size == 0 {
-		return &File{}, nil
+		return &File{Name: info.Name(), Modified: info.ModTime()}, nil
 	}
 	data, mapped, err := mapBytes(f, int(size))
 	if err != nil {
 		return nil, fmt.Errorf("%s: map %d bytes: %w", path, size, err)
 	}
-	return &File{Data: data, mapped: mapped}, nil
+	return &File{Data: data, Name: info.Name(), Modified: info.ModTime(), mapped: mapped}, nil
 }
 
 func kind(m os.FileMode) string {
@@ -73,4 +78,21 @@ func (f *File) Close() error {
 		return nil
 	}
 	return unmapBytes(data)
+}
+
+// Fingerprint hashes what tells one state of a model's files from another without reading all of them: the name, size and
+// time of each and the first headBytes[i] bytes of file i. It must be called before Close.
+func Fingerprint(files []*File, headBytes []int) (sum [sha256.Size]byte) {
+	h := sha256.New()
+	for i, f := range files {
+		var sizes []byte
+		for _, v := range []int64{int64(len(f.Name)), int64(len(f.Data)), f.Modified.UnixNano(), int64(headBytes[i])} {
+			sizes = binary.LittleEndian.AppendUint64(sizes, uint64(v))
+		}
+		h.Write(sizes)
+		h.Write([]byte(f.Name))
+		h.Write(f.Data[:headBytes[i]])
+	}
+	h.Sum(sum[:0])
+	return sum
 }

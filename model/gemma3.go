@@ -119,6 +119,9 @@ func (m *gemma3) forward(p *pass) {
 	c.Embed(p.x, m.embed, p.tokens, m.embedScale)
 	p.mark(-1, p.x)
 	for i := range m.layers {
+		if p.skips(i) {
+			continue
+		}
 		l := &m.layers[i]
 		rope := &m.rope
 		if l.attn.Window > 0 {

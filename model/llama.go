@@ -87,6 +87,9 @@ func (m *llama) forward(p *pass) {
 	c.Embed(p.x, m.embed, p.tokens, 1)
 	p.mark(-1, p.x)
 	for i := range m.layers {
+		if p.skips(i) {
+			continue
+		}
 		l := &m.layers[i]
 		c.RMSNorm(p.h, p.x, l.attnNorm, m.eps)
 		c.MatMuls(p.h,

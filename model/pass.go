@@ -23,6 +23,7 @@ type Batch struct {
 	Tokens []int32 // of all spans, in their order
 	Spans  []Span
 	Logits []int32 // indexes into Tokens of the rows whose logits are wanted
+	Layers []bool  // (Config.Layers) whether a decoder layer takes part; nil: all do. The others append nothing.
 }
 
 // NaNError says that a pass made logits that are not numbers.
@@ -52,6 +53,7 @@ type pass struct {
 	spans       []tensor.KVSpan // one a sequence
 	seqs        []*kvcache.Seq  // of the spans
 	want        []int32         // rows whose logits are wanted
+	layers      []bool          // Batch.Layers
 	full        activations     // with max rows
 	activations                 // with the batch's rows
 
@@ -137,9 +139,13 @@ func (p *pass) prepare(b *Batch, c *Config) error {
 			return fmt.Errorf("logits wanted of batch row %d: the batch has %d", row, n)
 		}
 	}
+	if b.Layers != nil && len(b.Layers) != c.Layers {
+		return fmt.Errorf("batch chooses among %d layers: the model has %d", len(b.Layers), c.Layers)
+	}
 	if err := p.placeSpans(b); err != nil {
 		return err
 	}
+	p.layers = b.Layers
 	p.tokens, p.want, p.pos = b.Tokens, b.Logits, p.posFull[:n]
 	p.activations = p.full
 	p.activations.each(func(m *tensor.F32) { *m = m.Head(n) })
@@ -193,6 +199,9 @@ func (p *pass) placeSpans(b *Batch) error {
 	}
 	return nil
 }
+
+// skips reports whether the pass leaves a decoder layer out.
+func (p *pass) skips(layer int) bool { return p.layers != nil && !p.layers[layer] }
 
 // append stores a layer's keys and values, (n, KVHeads*HeadDim), behind each sequence's committed ones.
 func (p *pass) append(layer int, k, v tensor.F32) {

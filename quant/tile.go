@@ -1,5 +1,9 @@
 package quant
 
+// LayoutVersion numbers the layout of tiles over all formats. Files of tiles carry it: raise it whenever a tile's bytes
+// for the same weights change.
+const LayoutVersion = 1
+
 // A tile block is cut into parts of 32 columns. A part is made of planes, which hold some bits of the unsigned codes of
 // 16 rows x 32 columns. Columns come in groups of four: group g holds columns 4g..4g+3, g = 0..7. All planes are made of
 // lines of 64 bytes, and byte r*4+i of a line always belongs to row r and to column i of some groups, so that a 32-bit

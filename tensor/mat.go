@@ -56,6 +56,21 @@ func NewMatF32(name string, t gguf.Type, rows, cols int, src []byte, rowAt func(
 	return m, nil
 }
 
+// NewMatTiles is a matrix over tiles that were packed before, len(tiles) bytes that must outlive it. The error names the
+// matrix and the size that does not fit the shape.
+func NewMatTiles(name string, t gguf.Type, rows, cols int, tiles []byte) (*Mat, error) {
+	if _, err := checkShape(name, t, rows, cols); err != nil {
+		return nil, err
+	}
+	m := withoutTiles(name, t, rows, cols)
+	if len(tiles)%m.tileSize != 0 || len(tiles)/m.tileSize != m.nTiles() {
+		return nil, fmt.Errorf("tensor %q: %d bytes of tiles for %d x %d weights of %v, must be %d tiles of %d bytes",
+			name, len(tiles), rows, cols, t, m.nTiles(), m.tileSize)
+	}
+	m.Tiles = tiles
+	return m, nil
+}
+
 // Free gives the memory of the tiles back; the matrix must not be used afterwards.
 func (m *Mat) Free() {
 	m.pages.Free()
@@ -70,30 +85,45 @@ func (m *Mat) nTiles() int { return quant.Tiles(m.Rows) }
 
 // newMat checks the shape of src, in format t, and returns a matrix with empty tiles in format packed.
 func newMat(name string, t, packed gguf.Type, rows, cols int, src []byte) (*Mat, error) {
-	from, ok := quant.Get(t)
-	if !ok {
-		return nil, fmt.Errorf("tensor %q: no weight format for type %v", name, t)
-	}
-	if rows < 1 || cols < 1 || cols%from.BlockSize != 0 {
-		return nil, fmt.Errorf("tensor %q: shape %d x %d, must be positive with columns a multiple of %d for %v",
-			name, rows, cols, from.BlockSize, t)
+	from, err := checkShape(name, t, rows, cols)
+	if err != nil {
+		return nil, err
 	}
 	if rowBytes := from.RowBytes(cols); len(src)%rowBytes != 0 || len(src)/rowBytes != rows {
 		return nil, fmt.Errorf("tensor %q: %d bytes of %v for %d x %d weights, must be %d rows of %d bytes",
 			name, len(src), t, rows, cols, rows, rowBytes)
 	}
-	format, _ := quant.Get(packed)
-	m := &Mat{Name: name, Type: packed, Rows: rows, Cols: cols, format: format, tileSize: format.TileSize(cols)}
+	m := withoutTiles(name, packed, rows, cols)
 	pages, err := machine.MapPages(m.nTiles()*m.tileSize, true)
 	if err != nil {
 		return nil, fmt.Errorf("tensor %q: %w", name, err)
 	}
 	m.pages, m.Tiles = pages, pages.Data
-	for tokens := 1; tokens <= quant.MaxM; tokens++ {
-		m.kernels[tokens] = quant.Pick(packed, tokens).Dot
-	}
-	m.kernels[quant.WideM] = quant.Pick(packed, quant.WideM).Dot
 	return m, nil
+}
+
+// checkShape returns the format of t when rows x cols weights can have it.
+func checkShape(name string, t gguf.Type, rows, cols int) (*quant.Format, error) {
+	format, ok := quant.Get(t)
+	if !ok {
+		return nil, fmt.Errorf("tensor %q: no weight format for type %v", name, t)
+	}
+	if rows < 1 || cols < 1 || cols%format.BlockSize != 0 {
+		return nil, fmt.Errorf("tensor %q: shape %d x %d, must be positive with columns a multiple of %d for %v",
+			name, rows, cols, format.BlockSize, t)
+	}
+	return format, nil
+}
+
+// withoutTiles makes a matrix of a checked shape.
+func withoutTiles(name string, t gguf.Type, rows, cols int) *Mat {
+	format, _ := quant.Get(t)
+	m := &Mat{Name: name, Type: t, Rows: rows, Cols: cols, format: format, tileSize: format.TileSize(cols)}
+	for tokens := 1; tokens <= quant.MaxM; tokens++ {
+		m.kernels[tokens] = quant.Pick(t, tokens).Dot
+	}
+	m.kernels[quant.WideM] = quant.Pick(t, quant.WideM).Dot
+	return m
 }
 
 // packRun is the number of tiles that a worker packs at a time.

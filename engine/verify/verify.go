@@ -77,6 +77,29 @@ func Remove(p *sample.Dist, id int32) bool {
 // Random gives the numbers in [0, 1) that one position needs, by the purpose and the index of the attempt.
 type Random func(purpose sample.Purpose, attempt int) float64
 
+// Judge returns the probability of accepting guess x, which was drawn from q (nil: chosen without chance), while the target's
+// distribution is p. A guess that its own distribution denies is never accepted.
+func Judge(p, q *sample.Dist, x int32, lenience float64) float64 {
+	if q == nil {
+		return AcceptProb(p.Prob(x), 1, lenience)
+	}
+	if qx := q.Prob(x); qx > 0 {
+		return AcceptProb(p.Prob(x), qx, lenience)
+	}
+	return 0
+}
+
+// Reject turns p into the distribution that the next sibling, or the token after the last one, is judged against once guess
+// x from q (nil: chosen without chance) was rejected. Where rounding has left nothing of p, p stays.
+func Reject(p, q *sample.Dist, x int32) {
+	switch {
+	case q == nil:
+		Remove(p, x)
+	case q.Prob(x) > 0:
+		Residual(p, q)
+	}
+}
+
 // Sampled chooses the token after a node whose distribution is p, given the node's children in the tree. It returns the
 // token and the child that carries it, -1 when the token is none of the guesses. p is used up.
 func Sampled(p *sample.Dist, t *drafter.Tree, node int32, lenience float64, u Random) (id, child int32) {
@@ -85,25 +108,40 @@ func Sampled(p *sample.Dist, t *drafter.Tree, node int32, lenience float64, u Ra
 		if t.Parents[i] != node || t.Guest[i] {
 			continue
 		}
-		x, q := t.IDs[i], 1.0
-		if t.Q[i] != nil {
-			q = t.Q[i].Prob(x)
+		if u(sample.PurposeAccept, attempt) < Judge(p, t.Q[i], t.IDs[i], lenience) {
+			return t.IDs[i], i
 		}
-		if q > 0 && u(sample.PurposeAccept, attempt) < AcceptProb(p.Prob(x), q, lenience) {
-			return x, i
-		}
+		Reject(p, t.Q[i], t.IDs[i])
 		attempt++
-		if t.Q[i] == nil {
-			Remove(p, x)
-		} else if q > 0 {
-			Residual(p, t.Q[i])
-		}
 	}
 	purpose := sample.PurposeSample
 	if attempt > 0 {
 		purpose = sample.PurposeResidual
 	}
 	return p.Draw(u(purpose, 0)), -1
+}
+
+// Lenient is the greedy rule with lenience: of the guesses whose probability is at least lenience times the highest one, it
+// takes the most probable, and the argmax where there is none (Leviathan et al., appendix A.5, temperature 0). p is the
+// distribution before the argmax is taken. With lenience 1 it equals Match of the argmax.
+func Lenient(p *sample.Dist, t *drafter.Tree, node int32, lenience float64) (id, child int32) {
+	best := 0
+	for i, x := range p.P {
+		if x > p.P[best] {
+			best = i
+		}
+	}
+	id, child = p.IDs[best], -1
+	floor, found := lenience*p.P[best], 0.0
+	for i := node + 1; int(i) < t.Len(); i++ {
+		if t.Parents[i] != node || t.Guest[i] {
+			continue
+		}
+		if x := p.Prob(t.IDs[i]); x >= floor && x > found && (lenience < 1 || t.IDs[i] == p.IDs[best]) {
+			id, child, found = t.IDs[i], i, x
+		}
+	}
+	return id, child
 }
 
 // Match returns the first child of node that carries id, -1 when there is none: the rule for greedy answers, and for

@@ -45,17 +45,7 @@ const (
 // ActBytes returns the bytes of a quantised activation row of cols columns.
 func ActBytes(cols int) int { return cols / ActBlockCols * ActBlockBytes }
 
-// QuantizeRow quantises one activation row; len(x) is a multiple of 32 and dst has ActBytes(len(x)) bytes.
-func QuantizeRow(dst []byte, x []float32) {
-	if len(x)%ActBlockCols != 0 {
-		panic("quant: activation row is not a multiple of 32 columns")
-	}
-	dst = dst[:ActBytes(len(x))]
-	for b := 0; b*ActBlockCols < len(x); b++ {
-		quantizeBlock(dst[b*ActBlockBytes:][:ActBlockBytes], x[b*ActBlockCols:][:ActBlockCols])
-	}
-}
-
+// quantizeBlock is the definition: dst is 64 bytes, x 32 floats.
 func quantizeBlock(dst []byte, x []float32) {
 	var maxBits uint32
 	for _, v := range x {

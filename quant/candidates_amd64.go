@@ -42,3 +42,11 @@ func kernels(f *Format, m int) []Candidate {
 	}
 	return out
 }
+
+// quantizeKernels returns the assembly implementations of QuantizeRow, best level first.
+func quantizeKernels() []Quantizer {
+	return []Quantizer{
+		{cpu.AVX512, "avx512.Quantize", avx512.Quantize},
+		{cpu.AVX2, "avx2.Quantize", avx2.Quantize},
+	}
+}

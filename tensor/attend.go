@@ -59,6 +59,7 @@ type attendTask struct {
 	p       AttnParams
 	spans   []KVSpan
 	group   int // pairs of a group
+	kernels *kernelSet
 	workers []attendWorker
 	next    atomic.Int64
 }
@@ -68,9 +69,12 @@ type attendWorker struct {
 	block  []float32 // one KV head of a block, converted: (headDim, 16) or (16, headDim)
 	scores []float32 // (maxGroup, stride)
 	stride int
-	pairs  [maxGroup]attendPair
-	paths  []int32 // (maxGroup, maxTokens)
-	_      [64]byte
+	// for the kernels: the group's queries, (headDim, maxGroup), and outputs, (maxGroup, headDim)
+	queries, outs []float32
+	lanes         laneSums
+	pairs         [maxGroup]attendPair
+	paths         []int32 // (maxGroup, maxTokens)
+	_             [64]byte
 }
 
 // attendPair is one row and head of a group.
@@ -81,11 +85,13 @@ type attendPair struct {
 	end    int       // one past the own position
 	slots  int       // one past the own slot; end for a chain
 	path   []int32   // tree: rows of the span from the root to the own; nil for a chain
+	row    int       // of the span
 	walked int       // tree: rows of the path whose value was added
 	sum    float32   // of e_p
 }
 
-func (t *attendTask) init(pool *Pool, maxTokens int) {
+func (t *attendTask) init(pool *Pool, maxTokens int, kernels *kernelSet) {
+	t.kernels = kernels
 	t.workers = make([]attendWorker, pool.N())
 	for i := range t.workers {
 		t.workers[i].paths = make([]int32, maxGroup*maxTokens)
@@ -98,6 +104,7 @@ func (t *attendTask) reserve(length int) {
 		w := &t.workers[i]
 		if size := t.p.HeadDim * KVBlock; len(w.block) < size {
 			w.block = make([]float32, size)
+			w.queries, w.outs = make([]float32, size), make([]float32, size)
 		}
 		if need := length + KVBlock; w.stride < need {
 			w.stride = KVBlock
@@ -165,6 +172,10 @@ func (t *attendTask) attend(w *attendWorker, s *KVSpan, kvHead, pair0, pair1 int
 		lo, slots = min(lo, pairs[i].lo), max(slots, pairs[i].slots)
 	}
 	origin := lo / KVBlock * KVBlock
+	if t.kernels.scores != nil && s.View.K32 == nil {
+		t.attendKernels(w, s, kvHead, pairs, origin, slots)
+		return
+	}
 	size := t.p.HeadDim * KVBlock
 	for slot := origin; slot < slots; slot += KVBlock {
 		at := (int(s.View.Blocks[(slot-s.View.First)/KVBlock])*t.p.KVHeads + kvHead) * size
@@ -199,6 +210,7 @@ func (t *attendTask) place(w *attendWorker, p *attendPair, i int, s *KVSpan, row
 		q:      t.q.Row(s.Row0 + row)[head*dim : (head+1)*dim],
 		out:    t.dst.Row(s.Row0 + row)[head*dim : (head+1)*dim],
 		scores: w.scores[i*w.stride : (i+1)*w.stride],
+		row:    row,
 		end:    base + row + 1,
 		slots:  base + row + 1,
 	}

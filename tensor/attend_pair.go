@@ -4,10 +4,7 @@ import "math"
 
 // softmax turns a pair's scores, by slot, into e_p, by position. origin is the position of scores[0].
 func (p *attendPair) softmax(params *AttnParams, origin, base int) {
-	// The slots of the path move to their positions; a row of a span is never before its place in the path.
-	for k := max(p.lo-base, 0); k < len(p.path); k++ {
-		p.scores[base+k-origin] = p.scores[base+int(p.path[k])-origin]
-	}
+	p.walkToPositions(origin, base)
 	scores := p.scores[p.lo-origin : p.end-origin]
 	biggest := float32(math.Inf(-1))
 	for i, s := range scores {
@@ -26,6 +23,14 @@ func (p *attendPair) softmax(params *AttnParams, origin, base int) {
 	}
 	p.sum = sumLanes(&lanes)
 	clear(p.out)
+}
+
+// walkToPositions moves the scores of a tree path from its slots to its positions; a row of a span is never before its
+// place in the path.
+func (p *attendPair) walkToPositions(origin, base int) {
+	for k := max(p.lo-base, 0); k < len(p.path); k++ {
+		p.scores[base+k-origin] = p.scores[base+int(p.path[k])-origin]
+	}
 }
 
 // addValues adds the visible values of one block, (16, headDim), whose first slot is given.

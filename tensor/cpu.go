@@ -8,6 +8,8 @@ import "fmt"
 type CPU struct {
 	pool      *Pool
 	maxTokens int
+	kernels   *kernelSet
+	lanes     []laneSums // of each worker
 
 	mm     matmulTask
 	embed  embedTask
@@ -22,9 +24,14 @@ func NewCPU(pool *Pool, maxTokens, maxCols int) *CPU {
 	if maxTokens < 1 || maxCols < 1 {
 		panic(fmt.Sprintf("tensor: NewCPU(maxTokens=%d, maxCols=%d), both must be positive", maxTokens, maxCols))
 	}
-	c := &CPU{pool: pool, maxTokens: maxTokens}
-	c.mm.init(pool, maxTokens, maxCols)
-	c.attend.init(pool, maxTokens)
+	return newCPU(pool, maxTokens, maxCols, pickKernels())
+}
+
+// newCPU is NewCPU with the kernels of a certain level.
+func newCPU(pool *Pool, maxTokens, maxCols int, kernels *kernelSet) *CPU {
+	c := &CPU{pool: pool, maxTokens: maxTokens, kernels: kernels, lanes: make([]laneSums, pool.N())}
+	c.mm.init(pool, maxTokens, maxCols, kernels)
+	c.attend.init(pool, maxTokens, kernels)
 	return c
 }
 

@@ -4,10 +4,11 @@ import "fmt"
 
 // flatTask does element-wise operations: every element on its own, so any split gives the same bits.
 type flatTask struct {
-	op     flatOp
-	dst    []float32
-	a, b   []float32
-	factor float32
+	op      flatOp
+	kernels *kernelSet
+	dst     []float32
+	a, b    []float32
+	factor  float32
 }
 
 type flatOp uint8
@@ -26,13 +27,13 @@ const expElements = 8
 // Add is dst += a.
 func (c *CPU) Add(dst, a F32) {
 	mustSame("Add", dst, a)
-	c.flat = flatTask{op: flatAdd, dst: dst.Data, a: a.Data}
+	c.flat = flatTask{kernels: c.kernels, op: flatAdd, dst: dst.Data, a: a.Data}
 	c.run(&c.flat, len(dst.Data))
 }
 
 // Scale is dst *= s.
 func (c *CPU) Scale(dst F32, s float32) {
-	c.flat = flatTask{op: flatScale, dst: dst.Data, factor: s}
+	c.flat = flatTask{kernels: c.kernels, op: flatScale, dst: dst.Data, factor: s}
 	c.run(&c.flat, len(dst.Data))
 }
 
@@ -46,7 +47,7 @@ func (c *CPU) GELUTanhMul(dst, gate, up F32) { c.gated("GELUTanhMul", flatGELU, 
 func (c *CPU) gated(name string, op flatOp, dst, gate, up F32) {
 	mustSame(name, dst, gate)
 	mustSame(name, dst, up)
-	c.flat = flatTask{op: op, dst: dst.Data, a: gate.Data, b: up.Data}
+	c.flat = flatTask{kernels: c.kernels, op: op, dst: dst.Data, a: gate.Data, b: up.Data}
 	c.run(&c.flat, len(dst.Data)*expElements)
 }
 
@@ -55,7 +56,7 @@ func (c *CPU) Softcap(dst F32, cap float32) {
 	if !(cap > 0) {
 		panic(fmt.Sprintf("tensor: Softcap(%v), must be positive", cap))
 	}
-	c.flat = flatTask{op: flatSoftcap, dst: dst.Data, factor: cap}
+	c.flat = flatTask{kernels: c.kernels, op: flatSoftcap, dst: dst.Data, factor: cap}
 	c.run(&c.flat, len(dst.Data)*expElements)
 }
 
@@ -70,17 +71,15 @@ func (t *flatTask) Do(worker, nWorkers int) {
 	dst := t.dst[lo:hi]
 	switch t.op {
 	case flatAdd:
-		addTo(dst, t.a[lo:hi])
+		t.kernels.addTo(dst, t.a[lo:hi])
 	case flatScale:
-		for i := range dst {
-			dst[i] *= t.factor
-		}
+		t.kernels.scaleBy(dst, t.factor)
 	case flatSiLU:
-		siluMul(dst, t.a[lo:hi], t.b[lo:hi])
+		t.kernels.siluMul(dst, t.a[lo:hi], t.b[lo:hi])
 	case flatGELU:
-		geluTanhMul(dst, t.a[lo:hi], t.b[lo:hi])
+		t.kernels.geluTanhMul(dst, t.a[lo:hi], t.b[lo:hi])
 	case flatSoftcap:
-		softcap(dst, t.factor)
+		t.kernels.softcapAll(dst, t.factor)
 	}
 }
 

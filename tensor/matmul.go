@@ -53,6 +53,7 @@ func (c *CPU) MatMuls(x F32, out ...Proj) {
 // matmulTask is the work of one MatMuls call.
 type matmulTask struct {
 	pool      *Pool
+	kernels   *kernelSet
 	x         F32
 	out       [maxProj]Proj
 	nOut      int
@@ -67,8 +68,8 @@ type matmulTask struct {
 // chunk says that times kernels of m tokens each follow one another.
 type chunk struct{ m, times int }
 
-func (t *matmulTask) init(pool *Pool, maxTokens, maxCols int) {
-	t.pool = pool
+func (t *matmulTask) init(pool *Pool, maxTokens, maxCols int, kernels *kernelSet) {
+	t.pool, t.kernels = pool, kernels
 	t.acts = make([]byte, maxTokens*quant.ActBytes(roundUp(maxCols, quant.ActBlockCols)))
 	t.scratch = make([][]float32, pool.N())
 	for i := range t.scratch {
@@ -135,7 +136,7 @@ func (t *matmulTask) multiply(i, tile0, tile1 int, scratch []float32) {
 	}
 	if p.Bias != nil {
 		for r := range t.x.Rows {
-			addTo(p.Dst.Row(r)[row0:row1], p.Bias[row0:row1])
+			t.kernels.addTo(p.Dst.Row(r)[row0:row1], p.Bias[row0:row1])
 		}
 	}
 }

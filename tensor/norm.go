@@ -1,9 +1,6 @@
 package tensor
 
-import (
-	"fmt"
-	"math"
-)
+import "fmt"
 
 // rowsTask does operations that need a whole row (or a whole head of a row) at a time.
 type rowsTask struct {
@@ -12,6 +9,8 @@ type rowsTask struct {
 	weight  []float32
 	eps     float32
 	headDim int
+	kernels *kernelSet
+	lanes   []laneSums // of each worker
 	rope    *Rope
 	table   *ropeTable
 }
@@ -48,6 +47,7 @@ func (c *CPU) RMSNormHeads(x F32, headDim int, w []float32, eps float32) {
 
 // runRows is run, but one row is never worth a second worker.
 func (c *CPU) runRows(elements int) {
+	c.rows.kernels, c.rows.lanes = c.kernels, c.lanes
 	if c.rows.x.Rows == 1 {
 		elements = 0
 	}
@@ -60,35 +60,33 @@ func (t *rowsTask) Do(worker, nWorkers int) {
 	for i := lo; i < hi; i++ {
 		switch t.op {
 		case rowsNorm:
-			rmsNorm(t.dst.Row(i), t.x.Row(i), t.weight, t.eps)
+			t.kernels.rmsNorm(t.dst.Row(i), t.x.Row(i), t.weight, t.eps, &t.lanes[worker])
 		case rowsNormHeads:
 			row := t.x.Row(i)
 			for ; len(row) > 0; row = row[t.headDim:] {
-				rmsNorm(row[:t.headDim], row[:t.headDim], t.weight, t.eps)
+				t.kernels.rmsNorm(row[:t.headDim], row[:t.headDim], t.weight, t.eps, &t.lanes[worker])
 			}
 		case rowsRopeTable:
 			t.table.fill(i, t.rope)
 		case rowsRope:
 			row, cosSin := t.x.Row(i), t.table.row(i)
 			for ; len(row) > 0; row = row[t.headDim:] {
-				rotate(row[:t.rope.RotDim], cosSin)
+				t.kernels.rotatePairs(row[:t.rope.RotDim], cosSin)
 			}
 		}
 	}
 }
 
-func rmsNorm(dst, x, w []float32, eps float32) {
-	mean := sumSquares(x) / float32(len(x))
-	inv := 1 / float32(math.Sqrt(float64(mean+eps)))
+// mulWeights is dst = x*inv*w.
+func mulWeights(dst, x, w []float32, inv float32) {
 	x, w = x[:len(dst)], w[:len(dst)]
 	for i := range dst {
 		dst[i] = float32(x[i]*inv) * w[i]
 	}
 }
 
-// sumSquares adds x[i]*x[i] in lane i mod 16, then the lanes in the fixed tree.
-func sumSquares(x []float32) float32 {
-	var s [Lanes]float32
+// sumSquares adds x[i]*x[i] to lane i mod 16, then the lanes in the fixed tree.
+func sumSquares(s *[Lanes]float32, x []float32) float32 {
 	for ; len(x) >= Lanes; x = x[Lanes:] {
 		v := (*[Lanes]float32)(x)
 		for i := range s {
@@ -98,7 +96,7 @@ func sumSquares(x []float32) float32 {
 	for i, v := range x {
 		s[i] += float32(v * v)
 	}
-	return sumLanes(&s)
+	return sumLanes(s)
 }
 
 func mustHeads(op string, x F32, headDim int) {

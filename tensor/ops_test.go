@@ -139,7 +139,7 @@ func TestSumSquaresOrder(t *testing.T) {
 			lanes[i] += lanes[i+half]
 		}
 	}
-	require.Equal(t, lanes[0], sumSquares(x))
+	require.Equal(t, lanes[0], sumSquares(new([Lanes]float32), x))
 }
 
 func TestElementwise(t *testing.T) {

@@ -83,11 +83,9 @@ func (t *ropeTable) fill(i int, r *Rope) {
 	}
 }
 
-// rotate turns the pairs (x[i], x[i+half]) by the angles whose cosines and sines are given.
-func rotate(x, cosSin []float32) {
-	half := len(x) / 2
-	lo, hi := x[:half], x[half:][:half]
-	cos, sin := cosSin[:half], cosSin[half:][:half]
+// rotate turns the pairs (lo[i], hi[i]) by the angles whose cosines and sines are given.
+func rotate(lo, hi, cos, sin []float32) {
+	lo, hi, sin = lo[:len(cos)], hi[:len(cos)], sin[:len(cos)]
 	for i, c := range cos {
 		a, b, s := lo[i], hi[i], sin[i]
 		lo[i] = float32(a*c) - float32(b*s)

@@ -53,6 +53,9 @@ func writeLevel(lv *level) error {
 	if err := probe.write(filepath.Join(dir, "probe_amd64.s")); err != nil {
 		return err
 	}
+	if err := writeOps(dir, lv); err != nil {
+		return fmt.Errorf("ops: %w", err)
+	}
 	stubs, err := goformat.Source(stubText(lv))
 	if err != nil {
 		return err

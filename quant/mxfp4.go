@@ -3,6 +3,7 @@ package quant
 import (
 	"math"
 
+	"quickdraft/internal/detmath"
 	"quickdraft/modelfile/gguf"
 )
 
@@ -54,7 +55,8 @@ func encodeMXFP4(dst []byte, src []float32) {
 		block, x := dst[b*17:][:17], src[b*32:][:32]
 		block[0] = 0
 		if top := abs32(farthest(x)); top > 0 {
-			exp := math.Floor(float64(float32(math.Log2(float64(top)))))
+			frac, e := math.Frexp(float64(top))
+			exp := math.Floor(float64(float32(float64(detmath.Log(frac)*math.Log2E) + float64(e))))
 			block[0] = byte(int(exp) - 2 + 127)
 		}
 		d := halfE8M0(block[0])

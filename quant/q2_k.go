@@ -34,7 +34,7 @@ func decodeQ2_K(dst []float32, src []byte) {
 			u.codes2K(block, j)
 			for h := 2 * j; h < 2*j+2; h++ {
 				s := block[h]
-				u.expandMin(dst[b*256+h*16:][:16], h&1*16, d*float32(s&15), -(dmin * float32(s>>4)))
+				u.expandMin(dst[b*256+h*16:][:16], h&1*16, d*float32(s&15), -float32(dmin*float32(s>>4)))
 			}
 		}
 	}
@@ -89,7 +89,7 @@ func unpackQ2_K(dst []float32, tile []byte, r int) {
 			u.or2(block[q2kCodes+j*p2Bytes:], r, 0)
 			for h := 2 * j; h < 2*j+2; h++ {
 				s := block[q2kScales+h*bytes16+r]
-				u.expandMin(dst[b*256+h*16:][:16], h&1*16, d*float32(s&15), -(dmin * float32(s>>4)))
+				u.expandMin(dst[b*256+h*16:][:16], h&1*16, d*float32(s&15), -float32(dmin*float32(s>>4)))
 			}
 		}
 	}

@@ -55,7 +55,7 @@ func decodeQ4_K(dst []float32, src []byte) {
 		for j := range kParts {
 			u.codes4K(block, j)
 			sc, mn := scales6(block[4:], j)
-			u.expandMin(dst[b*256+j*32:][:32], 0, d*float32(sc), -(dmin * float32(mn)))
+			u.expandMin(dst[b*256+j*32:][:32], 0, d*float32(sc), -float32(dmin*float32(mn)))
 		}
 	}
 }

@@ -54,7 +54,7 @@ func Exp32(x float32) float32 {
 // tanh32 is (1-e)/(1+e) with e = e^(-2|x|), with the sign of x. The absolute error is below 1e-7.
 func tanh32(x float32) float32 {
 	a := math.Float32frombits(math.Float32bits(x) & absMask32)
-	e := Exp32(-2 * a)
+	e := Exp32(float32(-2 * a))
 	y := (1 - e) / (1 + e)
 	return math.Float32frombits(math.Float32bits(y) | math.Float32bits(x)&^absMask32)
 }

@@ -87,11 +87,11 @@ func pow2(m int) float64 { return math.Float64frombits(uint64(m+1023) << 52) }
 func scale(x float64, m int) float64 {
 	switch {
 	case m > 1023:
-		return float64(x*0x1p1023) * 2 // without the conversion y*2 becomes y+y, and that is fused
+		return float64(float64(x*0x1p1023) * 2) // without the conversion y*2 becomes y+y, and that is fused
 	case m < -1022:
-		return x * pow2(m+200) * 0x1p-200
+		return float64(float64(x*pow2(m+200)) * 0x1p-200)
 	}
-	return x * pow2(m)
+	return float64(x * pow2(m))
 }
 
 // Log returns the natural logarithm of x. Log(0) = -Inf, Log(x < 0) = NaN, Log(+Inf) = +Inf.
@@ -141,7 +141,7 @@ func logReduce(x float64) (f float64, k int) {
 	k += int(b>>52) - 1023
 	m := math.Float64frombits(b&(1<<52-1) | 1023<<52)
 	if m >= math.Sqrt2 {
-		m *= 0.5
+		m = float64(m * 0.5)
 		k++
 	}
 	return m - 1, k

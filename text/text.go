@@ -107,7 +107,7 @@ func newText(path string, tok *tokenizer.Tokenizer, template string) (*Text, err
 	}
 	var err error
 	if t.Template, err = chat.Compile(template); err != nil {
-		return nil, fmt.Errorf("%s: chat template: %w", path, err)
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return t, nil
 }

@@ -29,6 +29,8 @@ type Options struct {
 	Spec       SpecOptions             // guessing ahead
 	F32        bool                    // float32 weights and activations throughout, for comparison
 	Progress   func(done, total int64) // loading progress, bytes; may be nil
+	TilesDir   string                  // folder that keeps repacked weights for the next start; "" keeps none
+	Note       func(line string)       // told in one line when TilesDir cannot be used; may be nil
 }
 
 // Engine owns a model, its KV cache and the goroutine that steps them. Safe for concurrent use.
@@ -59,7 +61,9 @@ func Open(path string, o Options) (*Engine, error) {
 		return nil, err
 	}
 	pool := tensor.NewPool(o.Threads)
-	m, err := model.Load(path, model.Options{F32: o.F32, Pool: pool, MaxBatch: o.Chunk, Progress: o.Progress})
+	m, err := model.Load(path, model.Options{
+		F32: o.F32, Pool: pool, MaxBatch: o.Chunk, Progress: o.Progress, TilesDir: o.TilesDir, Note: o.Note,
+	})
 	if err != nil {
 		pool.Close()
 		return nil, err

@@ -18,6 +18,7 @@ type loader struct {
 	pool   *tensor.Pool
 	opts   Options
 	err    error
+	store  *tileStore
 
 	mats     []*tensor.Mat
 	used     map[string]bool // names in the file
@@ -84,7 +85,12 @@ func (l *loader) pack(t rawTensor, rowAt func(int) int, share float64) *tensor.M
 	if l.opts.F32 {
 		pack = tensor.NewMatF32
 	}
-	m, err := pack(t.name, t.typ, t.rows, t.cols, t.data, rowAt, l.pool)
+	m, err := l.store.take(t)
+	if m == nil && err == nil {
+		if m, err = pack(t.name, t.typ, t.rows, t.cols, t.data, rowAt, l.pool); err == nil {
+			l.store.put(m)
+		}
+	}
 	if err != nil {
 		l.err = fmt.Errorf("%s: %w", l.cfg.File, err)
 		return nil

@@ -32,6 +32,11 @@ type Options struct {
 	MaxBatch int
 	// Progress, if set, is called after each tensor with the bytes of the file read so far and in all.
 	Progress func(done, total int64)
+	// TilesDir, if set, is a folder that keeps the repacked weights: they are written there by the first load and mapped by
+	// the next ones. It is made when there is none.
+	TilesDir string
+	// Note, if set, is called with one line when TilesDir cannot be used or a file in it is damaged.
+	Note func(line string)
 }
 
 // forwarder is an architecture with its weights. forward computes the pass's logits rows and appends keys and values.
@@ -81,6 +86,7 @@ type Model struct {
 	f32         bool
 	weightBytes int64
 	mats        []*tensor.Mat
+	store       *tileStore
 }
 
 // Load opens a GGUF file or a safetensors folder and repacks its weights.
@@ -154,12 +160,13 @@ func load(name string, arch architecture, f *fields, w weights, o Options) (*Mod
 	if m.pool == nil {
 		m.pool, m.ownsPool = tensor.NewPool(machine.Threads()), true
 	}
-	l := &loader{cfg: cfg, arch: arch, fields: f, src: w, pool: m.pool, opts: o, used: map[string]bool{}, total: w.bytes()}
-	m.arch = arch.build(l)
-	if l.err == nil {
-		l.checkUnused()
+	m.store = openStore(&o, w, cfg.File)
+	l := m.build(cfg, f, w, o)
+	if m.store.finish(l.err) {
+		m.freeMats()
+		l = m.build(cfg, f, w, o)
+		m.store.finish(l.err)
 	}
-	m.mats = l.mats
 	if l.err != nil {
 		m.Close()
 		return nil, l.err
@@ -170,6 +177,28 @@ func load(name string, arch architecture, f *fields, w weights, o Options) (*Mod
 		return nil, err
 	}
 	return m, nil
+}
+
+// build has the architecture take its weights.
+func (m *Model) build(cfg *Config, f *fields, w weights, o Options) *loader {
+	arch := architectures[cfg.Arch]
+	l := &loader{
+		cfg: cfg, arch: arch, fields: f, src: w, pool: m.pool, opts: o, store: m.store,
+		used: map[string]bool{}, total: w.bytes(),
+	}
+	m.arch = arch.build(l)
+	if l.err == nil {
+		l.checkUnused()
+	}
+	m.mats = l.mats
+	return l
+}
+
+func (m *Model) freeMats() {
+	for _, w := range m.mats {
+		w.Free()
+	}
+	m.mats = nil
 }
 
 // Config is what the checkpoint says about itself.
@@ -194,10 +223,8 @@ func (m *Model) NewCache(blocks int) (*kvcache.Cache, error) {
 
 // Close frees the weights and stops the pool that Load made. The model must not be used afterwards.
 func (m *Model) Close() error {
-	for _, w := range m.mats {
-		w.Free()
-	}
-	m.mats = nil
+	m.freeMats()
+	m.store.close()
 	if m.pass.arena != nil {
 		m.pass.arena.Free()
 		m.pass.arena = nil

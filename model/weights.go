@@ -15,6 +15,8 @@ type weights interface {
 	fileName(name string) string // what the file calls a tensor, for messages
 	release(t rawTensor)         // its pages are not needed any more
 	bytes() int64                // of all tensors
+	// fingerprint identifies the state of the files without reading all of them; false for a checkpoint in memory.
+	fingerprint() (sum [32]byte, ok bool)
 }
 
 // rawTensor is one tensor as the file stores it.
@@ -65,6 +67,8 @@ func (w *ggufWeights) bytes() (n int64) {
 	return n
 }
 
+func (w *ggufWeights) fingerprint() ([32]byte, bool) { return w.file.Fingerprint() }
+
 type safetensorsWeights struct {
 	ckpt   *safetensors.Checkpoint
 	hf     hfNames
@@ -106,6 +110,11 @@ func (w *safetensorsWeights) bytes() (n int64) {
 		n += int64(len(t.Data))
 	}
 	return n
+}
+
+func (w *safetensorsWeights) fingerprint() ([32]byte, bool) {
+	sum, err := w.ckpt.Fingerprint()
+	return sum, err == nil
 }
 
 // hfNames maps GGUF's tensor names, without layer number and without ".weight" or ".bias", to Hugging Face's.

@@ -1,8 +1,10 @@
 // Package kvcache stores the keys and values of sequences in blocks of 16 tokens.
 //
-// A block has one number in all layers. Sequences take blocks from a common pool as they grow and give them back when
-// they are cut or freed; the content of a block is float16 (or float32 when asked for), laid out for the attention of
-// package tensor (see tensor.KVView).
+// A block has one number in all layers that share a window. Sequences take blocks from a common pool as they grow and give
+// them back when they are cut or freed; several may hold the same block, and who writes into a shared one gets a copy
+// first. Blocks whose tokens are known stay behind as a prefix cache until their memory is needed (see Seq.Adopt). The
+// content of a block is float16 (or float32 when asked for), laid out for the attention of package tensor (see
+// tensor.KVView).
 package kvcache
 
 import (
@@ -16,11 +18,15 @@ import (
 // BlockTokens is the number of tokens of a block.
 const BlockTokens = tensor.KVBlock
 
+// Slack is how many committed tokens a sequence with sliding windows can always be cut by; see Seq.Truncate.
+const Slack = 8 * BlockTokens
+
 // Config is the shape of a cache.
 type Config struct {
 	Layers, KVHeads, HeadDim int
 	Windows                  []int // (Layers): positions a layer's rows see, 0 for all; nil for all in every layer
 	Blocks                   int   // capacity in blocks
+	WindowBlocks             int   // capacity of the layers that have a window; 0 for Blocks
 	F32                      bool  // keep float32 instead of float16, for comparison with other implementations
 }
 
@@ -28,23 +34,28 @@ type Config struct {
 type Cache struct {
 	cfg    Config
 	layers []layer
-	free   []int32 // block numbers; the last is taken first
+	pools  []*pool // one for each window that occurs, in the order of the layers
+	live   []*Seq  // sequences that hold blocks
+	prefix prefixes
 	pages  machine.Pages
 }
 
-// layer is the store of one layer: Blocks blocks of blockSize values each.
+// layer is the store of one layer: the pool's blocks of blockSize values each.
 type layer struct {
-	k, v   store
-	window int
+	k, v store
+	pool int
 }
 
 // New returns an empty cache. Memory is reserved at once but becomes resident only as blocks are written. The error
 // names the field that is out of range, or the size when there is no such memory.
 func New(cfg Config) (*Cache, error) {
+	if cfg.WindowBlocks == 0 {
+		cfg.WindowBlocks = cfg.Blocks
+	}
 	for _, f := range []struct {
 		name  string
 		value int
-	}{{"Layers", cfg.Layers}, {"KVHeads", cfg.KVHeads}, {"HeadDim", cfg.HeadDim}, {"Blocks", cfg.Blocks}} {
+	}{{"Layers", cfg.Layers}, {"KVHeads", cfg.KVHeads}, {"HeadDim", cfg.HeadDim}, {"Blocks", cfg.Blocks}, {"WindowBlocks", cfg.WindowBlocks}} {
 		if f.value < 1 || f.value > math.MaxInt32 {
 			return nil, fmt.Errorf("kvcache: %s is %d, must be 1 to %d", f.name, f.value, math.MaxInt32)
 		}
@@ -62,19 +73,27 @@ func New(cfg Config) (*Cache, error) {
 	if err != nil {
 		return nil, fmt.Errorf("kvcache: %d blocks of %d layers: %w", cfg.Blocks, cfg.Layers, err)
 	}
-	c := &Cache{cfg: cfg, layers: make([]layer, cfg.Layers), free: make([]int32, cfg.Blocks), pages: pages}
-	data, n := pages.Data, cfg.Blocks*cfg.blockSize()*cfg.valueBytes()
+	c := &Cache{cfg: cfg, layers: make([]layer, cfg.Layers), pages: pages}
+	c.prefix.init()
+	data := pages.Data
 	for i := range c.layers {
 		l := &c.layers[i]
+		n := cfg.blocks(i) * cfg.blockSize() * cfg.valueBytes()
 		l.k, l.v, data = newStore(data[:n], cfg.F32), newStore(data[n:2*n], cfg.F32), data[2*n:]
-		if cfg.Windows != nil {
-			l.window = max(cfg.Windows[i], 0)
-		}
-	}
-	for i := range c.free {
-		c.free[i] = int32(cfg.Blocks - 1 - i)
+		l.pool = c.poolOf(cfg.window(i), cfg.blocks(i))
 	}
 	return c, nil
+}
+
+// poolOf returns the number of the pool for a window, which it makes when there is none.
+func (c *Cache) poolOf(window, blocks int) int {
+	for i, p := range c.pools {
+		if p.window == window {
+			return i
+		}
+	}
+	c.pools = append(c.pools, newPool(window, blocks))
+	return len(c.pools) - 1
 }
 
 // Close gives the memory back; the cache, its sequences and their views must not be used afterwards.
@@ -83,19 +102,68 @@ func (c *Cache) Close() { c.pages.Free() }
 // Blocks is the capacity in blocks.
 func (c *Cache) Blocks() int { return c.cfg.Blocks }
 
-// FreeBlocks is the number of blocks that no sequence holds.
-func (c *Cache) FreeBlocks() int { return len(c.free) }
+// FreeBlocks is the number of blocks that no sequence holds, of the pool that has the fewest. Cached prefixes count as
+// free: they give way.
+func (c *Cache) FreeBlocks() int {
+	n := math.MaxInt
+	for _, p := range c.pools {
+		n = min(n, p.available())
+	}
+	return n
+}
+
+// CachedBlocks is the number of blocks that hold a cached prefix and no sequence, over all pools.
+func (c *Cache) CachedBlocks() int {
+	n := 0
+	for _, p := range c.pools {
+		n += p.nIdle
+	}
+	return n
+}
 
 // Bytes is the memory of a full cache.
 func (c *Cache) Bytes() int64 { return int64(len(c.pages.Data)) }
+
+// copyBlock copies the keys and values of a block in all layers of a pool.
+func (c *Cache) copyBlock(pool int, to, from int32) {
+	size := c.cfg.blockSize()
+	for i := range c.layers {
+		if l := &c.layers[i]; l.pool == pool {
+			l.k.move(int(to)*size, int(from)*size, size)
+			l.v.move(int(to)*size, int(from)*size, size)
+		}
+	}
+}
+
+// window is the window of a layer, 0 for none.
+func (cfg *Config) window(layer int) int {
+	if cfg.Windows == nil {
+		return 0
+	}
+	return max(cfg.Windows[layer], 0)
+}
+
+// blocks is the capacity of a layer.
+func (cfg *Config) blocks(layer int) int {
+	if cfg.window(layer) > 0 {
+		return cfg.WindowBlocks
+	}
+	return cfg.Blocks
+}
 
 // blockSize is the number of values of a layer's block, of keys or of values.
 func (cfg *Config) blockSize() int { return cfg.KVHeads * cfg.HeadDim * BlockTokens }
 
 // bytes is the size of the store; as a float it cannot overflow.
 func (cfg *Config) bytes() float64 {
-	values := float64(cfg.KVHeads) * float64(cfg.HeadDim) * BlockTokens * float64(cfg.Blocks)
-	return 2 * float64(cfg.Layers) * values * float64(cfg.valueBytes())
+	windowed := 0
+	for _, w := range cfg.Windows {
+		if w > 0 {
+			windowed++
+		}
+	}
+	blocks := float64(cfg.Layers-windowed)*float64(cfg.Blocks) + float64(windowed)*float64(cfg.WindowBlocks)
+	return 2 * float64(cfg.KVHeads) * float64(cfg.HeadDim) * BlockTokens * blocks * float64(cfg.valueBytes())
 }
 
 func (cfg *Config) valueBytes() int {

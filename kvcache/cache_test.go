@@ -1,7 +1,9 @@
 package kvcache
 
 import (
+	"hash/fnv"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -65,12 +67,18 @@ type row struct{ k, v []float32 } // (Layers*KVHeads*HeadDim), as float16 keeps 
 
 // model is the plain twin of a Seq.
 type model struct {
-	seq      *Seq
-	rows     []row // committed
-	appended []row
+	seq  *Seq
+	ids  []int32 // committed
+	rows []row   // committed
 }
 
-func randomRow(rng *rand.Rand, n int) row {
+// rowOf is what a pass computes for the last of ids: a function of all of them, as law 1 has it.
+func rowOf(ids []int32, n int) row {
+	h := fnv.New64a()
+	for _, id := range ids {
+		_, _ = h.Write([]byte{byte(id)})
+	}
+	rng := rand.New(rand.NewPCG(h.Sum64(), uint64(len(ids))))
 	r := row{make([]float32, n), make([]float32, n)}
 	for i := range n {
 		r.k[i] = quant.HalfToFloat(quant.FloatToHalf(float32(rng.NormFloat64())))
@@ -87,14 +95,14 @@ func value(half []uint16, full []float32, at int) float32 {
 	return quant.HalfToFloat(half[at])
 }
 
-// check reads everything back through the views.
-func (m *model) check(t *rapid.T) {
+// check reads everything back through the views; appended rows follow the committed ones.
+func (m *model) check(t require.TestingT, appended []row) {
 	cfg := m.seq.cache.cfg
 	width := cfg.KVHeads * cfg.HeadDim
-	all := append(append([]row(nil), m.rows...), m.appended...)
+	all := append(append([]row(nil), m.rows...), appended...)
 	require.Equal(t, len(m.rows), m.seq.Len())
 	for layer := range cfg.Layers {
-		view := m.seq.View(layer, len(m.appended))
+		view := m.seq.View(layer, len(appended))
 		require.Equal(t, len(all), view.Len)
 		require.Zero(t, view.First%BlockTokens)
 		want := 0
@@ -107,23 +115,21 @@ func (m *model) check(t *rapid.T) {
 			for i := range width {
 				head, d := i/cfg.HeadDim, i%cfg.HeadDim
 				atK, atV := at+i*BlockTokens+pos%BlockTokens, at+(head*BlockTokens+pos%BlockTokens)*cfg.HeadDim+d
-				require.Equal(t, all[pos].k[layer*width+i], value(view.K, view.K32, atK))
-				require.Equal(t, all[pos].v[layer*width+i], value(view.V, view.V32, atV))
+				if all[pos].k[layer*width+i] != value(view.K, view.K32, atK) || all[pos].v[layer*width+i] != value(view.V, view.V32, atV) {
+					require.Failf(t, "content", "position %d of %d, layer %d, value %d", pos, view.Len, layer, i)
+				}
 			}
 		}
 	}
 }
 
-func (m *model) append(rng *rand.Rand, n int) {
+// append writes rows behind the committed ones.
+func (m *model) append(rows []row) {
 	cfg := m.seq.cache.cfg
 	width := cfg.KVHeads * cfg.HeadDim
-	m.appended = nil
-	for range n {
-		m.appended = append(m.appended, randomRow(rng, cfg.Layers*width))
-	}
 	for layer := range cfg.Layers {
-		k, v := tensor.NewF32(n, width), tensor.NewF32(n, width)
-		for i, r := range m.appended {
+		k, v := tensor.NewF32(len(rows), width), tensor.NewF32(len(rows), width)
+		for i, r := range rows {
 			copy(k.Row(i), r.k[layer*width:])
 			copy(v.Row(i), r.v[layer*width:])
 		}
@@ -131,58 +137,127 @@ func (m *model) append(rng *rand.Rand, n int) {
 	}
 }
 
-// TestAgainstModel does random operations on several sequences of one cache that is too small for all of them.
+// grow is a pass over n random tokens, of which some are accepted; junk is the number of other rows of a tree, which lie
+// before some of them until they are moved.
+func (m *model) grow(t *rapid.T, n, accepted, junk int) {
+	width := m.seq.cache.cfg.KVHeads * m.seq.cache.cfg.HeadDim * m.seq.cache.cfg.Layers
+	free := m.seq.cache.FreeBlocks()
+	if err := m.seq.Reserve(n + junk); err != nil {
+		require.ErrorContains(t, err, "are free")
+		require.Equal(t, free, m.seq.cache.FreeBlocks(), "a refusal takes nothing")
+		return
+	}
+	ids := append([]int32(nil), m.ids...)
+	var rows []row
+	var at []int
+	for range n {
+		if junk > 0 && rapid.Bool().Draw(t, "junk") {
+			rows = append(rows, rowOf([]int32{9, int32(junk)}, width))
+			junk--
+		}
+		ids = append(ids, int32(rapid.IntRange(0, 1).Draw(t, "token")*rapid.IntRange(0, 1).Draw(t, "rare")))
+		at = append(at, len(rows))
+		rows = append(rows, rowOf(ids, width))
+	}
+	m.append(rows)
+	m.check(t, rows)
+	for i, from := range at {
+		m.seq.Move(from, i)
+		rows[i] = rows[from]
+	}
+	m.check(t, rows)
+	m.seq.Commit(accepted)
+	m.ids, m.rows = ids[:len(m.ids)+accepted], append(m.rows[:len(m.rows):len(m.rows)], rows[:accepted]...)
+}
+
+// truncate cuts, by how much the windows allow.
+func (m *model) truncate(t *rapid.T, n int) {
+	left := m.seq.Truncate(n)
+	if left != n {
+		require.Zero(t, left)
+	}
+	m.ids, m.rows = m.ids[:left], m.rows[:left]
+}
+
+// adopt fills an empty sequence from the prefix cache.
+func (m *model) adopt(t *rapid.T, ids []int32) int {
+	n := m.seq.Adopt(ids)
+	require.LessOrEqual(t, n, len(ids))
+	cfg := m.seq.cache.cfg
+	m.ids, m.rows = append([]int32(nil), ids[:n]...), nil
+	for i := range n {
+		m.rows = append(m.rows, rowOf(ids[:i+1], cfg.KVHeads*cfg.HeadDim*cfg.Layers))
+	}
+	return n
+}
+
+// TestAgainstModel does random operations on several sequences of one cache that is too small for all of them, with a
+// good hash and with one under which everything collides.
 func TestAgainstModel(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		cfg := Config{Layers: 2, KVHeads: 2, HeadDim: 3, Windows: []int{0, 20}, Blocks: 12, F32: rapid.Bool().Draw(t, "float32")}
-		c, err := New(cfg)
-		require.NoError(t, err)
-		defer c.Close()
-		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
-		models := []*model{{seq: c.NewSeq()}, {seq: c.NewSeq()}, {seq: c.NewSeq()}}
-		for range rapid.IntRange(1, 40).Draw(t, "steps") {
-			m := models[rapid.IntRange(0, 2).Draw(t, "sequence")]
-			switch rapid.SampledFrom([]string{"append", "append", "commit", "truncate", "move", "free"}).Draw(t, "op") {
-			case "append":
-				n := rapid.IntRange(1, 40).Draw(t, "rows")
-				free := c.FreeBlocks()
-				if err := m.seq.Reserve(n); err != nil {
-					require.ErrorContains(t, err, "are free")
-					require.Equal(t, free, c.FreeBlocks())
-					continue
-				}
-				m.append(rng, n)
-			case "commit":
-				n := rapid.IntRange(0, len(m.appended)).Draw(t, "accepted")
-				m.seq.Commit(n)
-				m.rows, m.appended = append(m.rows, m.appended[:n]...), m.appended[n:]
-			case "truncate":
-				n := rapid.IntRange(0, len(m.rows)).Draw(t, "length")
-				m.seq.Truncate(n)
-				m.rows, m.appended = m.rows[:n], nil
-			case "move":
-				if len(m.appended) > 1 {
-					from := rapid.IntRange(1, len(m.appended)-1).Draw(t, "from")
-					to := rapid.IntRange(0, from).Draw(t, "to")
-					m.seq.Move(from, to)
-					m.appended[to] = m.appended[from]
-				}
-			case "free":
-				m.seq.Free()
-				m.rows, m.appended = nil, nil
-			}
-			held := 0
-			for _, m := range models {
-				m.check(t)
-				held += len(m.seq.blocks)
-			}
-			require.Equal(t, cfg.Blocks, held+c.FreeBlocks())
+	for name, hash := range map[string]func(uint64, []int32) uint64{
+		"chained": chainHash, "colliding": func(uint64, []int32) uint64 { return 1 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			rapid.Check(t, func(t *rapid.T) { againstModel(t, hash) })
+		})
+	}
+}
+
+func againstModel(t *rapid.T, hash func(uint64, []int32) uint64) {
+	cfg := Config{
+		Layers: 2, KVHeads: 2, HeadDim: 3, Windows: rapid.SampledFrom([][]int{{0, 20}, {0, 0}, {20, 5}}).Draw(t, "windows"),
+		Blocks: rapid.IntRange(8, 40).Draw(t, "blocks"), WindowBlocks: 25, F32: rapid.Bool().Draw(t, "float32"),
+	}
+	c, err := New(cfg)
+	require.NoError(t, err)
+	defer c.Close()
+	c.prefix.hash = hash
+	all := c.FreeBlocks()
+	models := make([]*model, 4)
+	for i := range models {
+		models[i] = &model{seq: c.NewSeq()}
+	}
+	var known []int32 // some published tokens
+	for range rapid.IntRange(1, 40).Draw(t, "steps") {
+		i := rapid.IntRange(0, 3).Draw(t, "sequence")
+		m := models[i]
+		switch rapid.SampledFrom([]string{"grow", "grow", "grow", "tree", "truncate", "fork", "publish", "release", "adopt", "free"}).Draw(t, "op") {
+		case "grow":
+			n := rapid.IntRange(1, 40).Draw(t, "rows")
+			m.grow(t, n, n, 0)
+		case "tree":
+			n := rapid.IntRange(1, 20).Draw(t, "rows")
+			m.grow(t, n, rapid.IntRange(0, n).Draw(t, "accepted"), rapid.IntRange(0, 10).Draw(t, "others"))
+		case "truncate":
+			m.truncate(t, rapid.IntRange(0, len(m.rows)).Draw(t, "length"))
+		case "fork":
+			j := (i + 1) % 4
+			models[j].seq.Free()
+			models[j] = &model{seq: m.seq.Fork(), ids: m.ids[:len(m.ids):len(m.ids)], rows: m.rows[:len(m.rows):len(m.rows)]}
+		case "publish":
+			m.seq.Publish(m.ids)
+			known = m.ids
+		case "release":
+			known = m.ids
+			m.seq.Release(m.ids)
+			m.ids, m.rows = nil, nil
+		case "adopt":
+			m.seq.Free()
+			m.adopt(t, append(slices.Clone(known[:rapid.IntRange(0, len(known)).Draw(t, "same")]), 0, 1, 0))
+		case "free":
+			m.seq.Free()
+			m.ids, m.rows = nil, nil
 		}
 		for _, m := range models {
-			m.seq.Free()
+			m.check(t, nil)
 		}
-		require.Equal(t, cfg.Blocks, c.FreeBlocks())
-	})
+		require.NoError(t, c.CheckIntegrity())
+	}
+	for _, m := range models {
+		m.seq.Free()
+	}
+	require.Equal(t, all, c.FreeBlocks())
+	require.NoError(t, c.CheckIntegrity())
 }
 
 func TestPassAllocatesNothing(t *testing.T) {

@@ -9,41 +9,88 @@ import (
 // Seq is one sequence of tokens. A pass reserves room, appends its rows in every layer, reads them through views, and
 // then commits the rows that count; what was appended and not committed is overwritten by the next pass.
 type Seq struct {
-	cache  *Cache
-	blocks []int32 // block i holds positions 16*i to 16*i+15
-	length int     // committed tokens
+	cache     *Cache
+	tables    []table // (pools)
+	length    int     // committed tokens
+	tail      *node   // the cached prefix that the first nodes*16 tokens are; nil for none
+	nodes     int
+	liveIndex int // in Cache.live, -1 for a sequence without blocks
 }
 
-// NewSeq returns an empty sequence. It holds no block until Reserve.
+// table is a sequence's blocks of one pool.
+type table struct {
+	blocks []int32 // block i holds positions 16*i to 16*i+15
+	first  int     // blocks before this one have left the window and are no longer held
+}
+
+// NewSeq returns an empty sequence. It holds no block until Reserve or Adopt.
 func (c *Cache) NewSeq() *Seq {
-	return &Seq{cache: c, blocks: make([]int32, 0, c.cfg.Blocks)}
+	s := &Seq{cache: c, tables: make([]table, len(c.pools)), liveIndex: -1}
+	for i := range s.tables {
+		s.tables[i].blocks = make([]int32, 0, c.cfg.Blocks)
+	}
+	return s
 }
 
 // Len is the number of committed tokens.
 func (s *Seq) Len() int { return s.length }
 
-// Reserve makes room for n more tokens after the committed ones. The error says how many blocks are missing; the
-// sequence is unchanged then.
+// Reserve makes room for n more tokens after the committed ones, in blocks that belong to this sequence alone. The error
+// says how many blocks are missing; the sequence is unchanged then.
 func (s *Seq) Reserve(n int) error {
 	if n < 0 {
 		return fmt.Errorf("kvcache: reserve of %d tokens, must not be negative", n)
 	}
-	c := s.cache
-	room := len(s.blocks)*BlockTokens - s.length
-	if n <= room {
+	if n == 0 {
 		return nil
 	}
-	need := (n - room + BlockTokens - 1) / BlockTokens
-	if need > len(c.free) {
-		return fmt.Errorf("kvcache: %d more tokens after %d need %d blocks of %d tokens, %d of %d are free",
-			n, s.length, need, BlockTokens, len(c.free), c.cfg.Blocks)
+	c := s.cache
+	total := blocksFor(s.length + n)
+	for i, p := range c.pools {
+		need := max(total-len(s.tables[i].blocks), 0)
+		if b, ok := s.partial(i); ok && p.refs[b] > 1 {
+			need++
+		}
+		if need > p.available() {
+			return fmt.Errorf("kvcache: %d more tokens after %d need %d blocks of %d tokens, %d of %d are free",
+				n, s.length, need, BlockTokens, p.available(), len(p.refs))
+		}
 	}
-	rest := len(c.free) - need
-	for i := len(c.free) - 1; i >= rest; i-- {
-		s.blocks = append(s.blocks, c.free[i])
+	for i := range c.pools {
+		t := &s.tables[i]
+		for len(t.blocks) < total {
+			t.blocks = append(t.blocks, c.take(i))
+		}
+		s.own(i)
 	}
-	c.free = c.free[:rest]
+	s.enlist()
 	return nil
+}
+
+// partial returns the block that the next row goes to when it holds committed rows too.
+func (s *Seq) partial(pool int) (block int32, ok bool) {
+	if s.length%BlockTokens == 0 {
+		return 0, false
+	}
+	return s.tables[pool].blocks[s.length/BlockTokens], true
+}
+
+// own makes the partial block of a pool writable: a shared one is copied, and so is a cached one unless no block is left;
+// then the prefix cache loses it.
+func (s *Seq) own(pool int) {
+	c, p := s.cache, s.cache.pools[pool]
+	b, ok := s.partial(pool)
+	if !ok || p.writable(b) {
+		return
+	}
+	if p.refs[b] == 1 && p.available() == 0 {
+		c.forget(pool, b)
+		return
+	}
+	copied := c.take(pool)
+	c.copyBlock(pool, copied, b)
+	s.tables[pool].blocks[s.length/BlockTokens] = copied
+	p.release(b)
 }
 
 // Append writes the rows of k and v, (n, KVHeads*HeadDim), at the positions after the committed tokens of one layer.
@@ -56,35 +103,31 @@ func (s *Seq) Append(layer int, k, v tensor.F32) {
 	}
 	s.mustHold(k.Rows)
 	l := &s.cache.layers[layer]
+	blocks := s.tables[l.pool].blocks
 	size := cfg.blockSize()
 	for i := range k.Rows {
 		pos := s.length + i
-		at := int(s.blocks[pos/BlockTokens]) * size
-		l.k.putKeys(at, k.Row(i), pos%BlockTokens)
-		l.v.putValues(at, v.Row(i), pos%BlockTokens, cfg.HeadDim)
-	}
-}
-
-// putKeys writes one token's keys to their lane of the block at a place, (KVHeads*HeadDim, 16).
-func (s store) putKeys(at int, k []float32, lane int) {
-	for i, x := range k {
-		s.put(at+i*BlockTokens+lane, x)
-	}
-}
-
-// putValues writes one token's values to the block at a place, (KVHeads, 16, HeadDim).
-func (s store) putValues(at int, v []float32, lane, headDim int) {
-	for ; len(v) > 0; v, at = v[headDim:], at+headDim*BlockTokens {
-		for d, x := range v[:headDim] {
-			s.put(at+lane*headDim+d, x)
+		b := blocks[pos/BlockTokens]
+		if !s.cache.pools[l.pool].writable(b) {
+			panic(fmt.Sprintf("kvcache: append at position %d to a shared block: Reserve first", pos))
 		}
+		l.k.putKeys(int(b)*size, k.Row(i), pos%BlockTokens)
+		l.v.putValues(int(b)*size, v.Row(i), pos%BlockTokens, cfg.HeadDim)
 	}
 }
 
-// Commit counts the first n appended rows as part of the sequence.
+// Commit counts the first n appended rows as part of the sequence. Blocks that have left a window by more than Slack
+// tokens are given back.
 func (s *Seq) Commit(n int) {
 	s.mustHold(n)
 	s.length += n
+	for i, p := range s.cache.pools {
+		t := &s.tables[i]
+		for keep := p.firstSeen(max(s.length-Slack, 0)); t.first < keep; t.first++ {
+			p.release(t.blocks[t.first])
+			t.blocks[t.first] = -1
+		}
+	}
 }
 
 // Move copies, in every layer, the appended row from to the appended row to, both counted from the committed length: a
@@ -97,10 +140,11 @@ func (s *Seq) Move(from, to int) {
 	cfg := &s.cache.cfg
 	size := cfg.blockSize()
 	a, b := s.length+from, s.length+to
-	blockA, blockB := int(s.blocks[a/BlockTokens])*size, int(s.blocks[b/BlockTokens])*size
-	a, b = a%BlockTokens, b%BlockTokens
 	for i := range s.cache.layers {
 		l := &s.cache.layers[i]
+		blocks := s.tables[l.pool].blocks
+		blockA, blockB := int(blocks[a/BlockTokens])*size, int(blocks[b/BlockTokens])*size
+		a, b := a%BlockTokens, b%BlockTokens
 		for at := 0; at < size; at += BlockTokens {
 			l.k.move(blockB+at+b, blockA+at+a, 1)
 		}
@@ -110,35 +154,65 @@ func (s *Seq) Move(from, to int) {
 	}
 }
 
-// Truncate keeps the first n committed tokens and frees the blocks past them, those only reserved included.
-func (s *Seq) Truncate(n int) {
+// Truncate keeps the first n committed tokens, frees the blocks past them, those only reserved included, and returns what
+// is left: n, or 0 when a window before n is gone, which happens only more than Slack tokens back or in an adopted prefix.
+func (s *Seq) Truncate(n int) int {
 	if n < 0 || n > s.length {
 		panic(fmt.Sprintf("kvcache: truncate to %d of %d tokens", n, s.length))
 	}
-	s.length = n
-	keep := (n + BlockTokens - 1) / BlockTokens
-	for i := len(s.blocks) - 1; i >= keep; i-- {
-		s.cache.free = append(s.cache.free, s.blocks[i])
+	for i, p := range s.cache.pools {
+		if p.firstSeen(n) < s.tables[i].first {
+			n = 0
+		}
 	}
-	s.blocks = s.blocks[:keep]
+	s.length = n
+	for s.nodes*BlockTokens > n {
+		s.climb()
+	}
+	keep := blocksFor(n)
+	for i, p := range s.cache.pools {
+		t := &s.tables[i]
+		for j := len(t.blocks) - 1; j >= max(keep, t.first); j-- {
+			p.release(t.blocks[j])
+		}
+		t.blocks, t.first = t.blocks[:keep], min(t.first, keep)
+	}
+	if n == 0 {
+		s.delist()
+	}
+	return n
 }
 
 // Free gives all blocks back; the sequence is empty afterwards and may be used again.
 func (s *Seq) Free() { s.Truncate(0) }
+
+// Fork returns a new sequence with the same committed tokens. The two share their blocks until one writes.
+func (s *Seq) Fork() *Seq {
+	f := s.cache.NewSeq()
+	f.length = s.length
+	f.setTail(s.tail, s.nodes)
+	for i, p := range s.cache.pools {
+		t := &s.tables[i]
+		f.tables[i] = table{blocks: append(f.tables[i].blocks, t.blocks[:blocksFor(s.length)]...), first: t.first}
+		for _, b := range f.tables[i].blocks[t.first:] {
+			p.hold(b)
+		}
+	}
+	if f.length > 0 {
+		f.enlist()
+	}
+	return f
+}
 
 // View shows one layer's committed tokens and extra appended rows after them. It is valid until the blocks it shows are
 // freed. In a layer with a window it starts at the block of the oldest position that the first extra row sees.
 func (s *Seq) View(layer, extra int) tensor.KVView {
 	s.mustHold(extra)
 	l := &s.cache.layers[layer]
-	first := 0
-	if l.window > 0 {
-		first = max(s.length+1-l.window, 0) / BlockTokens
-	}
-	end := s.length + extra
+	first, end := s.cache.pools[l.pool].firstSeen(s.length), s.length+extra
 	return tensor.KVView{
 		K: l.k.half, V: l.v.half, K32: l.k.full, V32: l.v.full,
-		Blocks: s.blocks[first : (end+BlockTokens-1)/BlockTokens],
+		Blocks: s.tables[l.pool].blocks[first:blocksFor(end)],
 		First:  first * BlockTokens,
 		Len:    end,
 	}
@@ -146,7 +220,27 @@ func (s *Seq) View(layer, extra int) tensor.KVView {
 
 // mustHold panics when fewer than n rows are reserved after the committed tokens.
 func (s *Seq) mustHold(n int) {
-	if n < 0 || s.length+n > len(s.blocks)*BlockTokens {
-		panic(fmt.Sprintf("kvcache: %d rows after %d tokens in %d blocks: Reserve first", n, s.length, len(s.blocks)))
+	if room := len(s.tables[0].blocks); n < 0 || s.length+n > room*BlockTokens {
+		panic(fmt.Sprintf("kvcache: %d rows after %d tokens in %d blocks: Reserve first", n, s.length, room))
 	}
 }
+
+// enlist notes that the sequence holds blocks, delist that it holds none.
+func (s *Seq) enlist() {
+	if s.liveIndex < 0 {
+		s.liveIndex = len(s.cache.live)
+		s.cache.live = append(s.cache.live, s)
+	}
+}
+
+func (s *Seq) delist() {
+	if s.liveIndex >= 0 {
+		live := s.cache.live
+		last := live[len(live)-1]
+		live[s.liveIndex], last.liveIndex = last, s.liveIndex
+		s.cache.live = live[:len(live)-1]
+		s.liveIndex = -1
+	}
+}
+
+func blocksFor(nTokens int) int { return (nTokens + BlockTokens - 1) / BlockTokens }

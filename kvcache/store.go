@@ -37,3 +37,19 @@ func (s store) move(to, from, n int) {
 	}
 	copy(s.half[to:to+n], s.half[from:from+n])
 }
+
+// putKeys writes one token's keys to their lane of the block at a place, (KVHeads*HeadDim, 16).
+func (s store) putKeys(at int, k []float32, lane int) {
+	for i, x := range k {
+		s.put(at+i*BlockTokens+lane, x)
+	}
+}
+
+// putValues writes one token's values to the block at a place, (KVHeads, 16, HeadDim).
+func (s store) putValues(at int, v []float32, lane, headDim int) {
+	for ; len(v) > 0; v, at = v[headDim:], at+headDim*BlockTokens {
+		for d, x := range v[:headDim] {
+			s.put(at+lane*headDim+d, x)
+		}
+	}
+}

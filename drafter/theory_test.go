@@ -60,7 +60,7 @@ func TestTheoryAgainstTheConformanceSet(t *testing.T) {
 		}
 		near(t, c.Expected, ExpectedSteps(c.Alphas))
 	}
-	golden.Count(t, "speculative", len(file.Grid)+len(file.Optimal)+len(file.Steps))
+	golden.Count(t, "speculative/expectations", len(file.Grid)+len(file.Optimal)+len(file.Steps))
 }
 
 func near(t *testing.T, want, got float64) {

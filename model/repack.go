@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io/fs"
 	"path/filepath"
 
 	"quickdraft/modelfile/repacked"
@@ -54,11 +53,9 @@ func openStore(o *Options, w weights, file string) *tileStore {
 	if err == nil {
 		return s
 	}
-	if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, repacked.ErrStale) {
+	if s.create(); errors.Is(err, repacked.ErrDamaged) {
 		s.warn("%v; it is made again", err)
-		s.told = false
 	}
-	s.create()
 	return s
 }
 

@@ -21,6 +21,10 @@ type charsmap struct {
 	ascii bool // no printable ASCII character is replaced when alone
 }
 
+// maxReplacement bounds a replacement and its NUL, and with it how much longer a text can become; the longest in use has 33
+// bytes.
+const maxReplacement = 256
+
 func newCharsmap(data []byte) (*charsmap, error) {
 	if len(data) < 4 {
 		return nil, fmt.Errorf("tokenizer: precompiled_charsmap has %d bytes; at least 4 are needed", len(data))
@@ -63,10 +67,12 @@ func (c *charsmap) lookup(s string, shortest bool) (text string, n int) {
 		if uint64(from) > uint64(len(c.text)) {
 			break
 		}
-		text, n = c.text[from:], i+1
-		if end := strings.IndexByte(text, 0); end >= 0 {
-			text = text[:end]
+		found := c.text[from:min(int(from)+maxReplacement, len(c.text))]
+		end := strings.IndexByte(found, 0)
+		if end < 0 {
+			break
 		}
+		text, n = found[:end], i+1
 		if shortest {
 			break
 		}

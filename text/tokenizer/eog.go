@@ -4,7 +4,7 @@ import "slices"
 
 // endPieces are the tokens by which models of various families end a turn or a message.
 var endPieces = []string{
-	"<|eot_id|>", "<|eom_id|>", "<|im_end|>", "<|end|>", "<|return|>", "<|call|>", "<end_of_turn>", "<|endoftext|>",
+	"<|eot_id|>", "<|eom_id|>", "<|im_end|>", "<|end|>", "<|return|>", "<|call|>", "<end_of_turn>", "<eos>", "<|endoftext|>",
 	"<|end_of_text|>", "<EOT>", "<|eot|>", "<end_of_utterance>",
 }
 

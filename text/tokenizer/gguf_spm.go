@@ -45,10 +45,10 @@ func (g *ggufReader) sentencePiece(t *Tokenizer) error {
 	m := newBPE(&t.vocab, len(splits), false)
 	m.fallback, m.fuse = true, true
 	m.unknown = int32(g.id("tokenizer.ggml.unknown_token_id", 0))
-	own := g.flatScores() // each split has a rank of its own
+	own := g.flatScores() // each split has a rank of its own, as each has that makes a run of ▁
 	rank := 0
 	for i, s := range splits {
-		if own || i == 0 || g.runLength(s.both) > 0 || g.scores[s.both] != g.scores[splits[i-1].both] {
+		if own || i == 0 || g.runLength(splits[i-1].both) > 0 || g.scores[s.both] != g.scores[splits[i-1].both] {
 			rank = i
 		}
 		m.addMerge(s.left, s.right, s.both, rank)

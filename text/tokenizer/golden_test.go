@@ -109,6 +109,24 @@ func TestGolden(t *testing.T) {
 	}
 }
 
+// TestGoldenEnds checks which tokens end an answer.
+func TestGoldenEnds(t *testing.T) {
+	golden.Dir(t, "tokenizers")
+	for name, want := range map[string][]string{
+		"llama3_2": {"<|end_of_text|>", "<|eom_id|>", "<|eot_id|>"},
+		"qwen2_5":  {"<|endoftext|>", "<|im_end|>"},
+		"gemma3":   {"<eos>", "<end_of_turn>"},
+		"smollm2":  {"<|endoftext|>", "<|im_end|>"},
+		"phi3":     {"<|endoftext|>", "<|end|>"},
+		"t5":       {"</s>"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tok := loadGolden(t, name)
+			require.Equal(t, want, pieces(tok, tok.EOGs()))
+		})
+	}
+}
+
 func checkCase(t *testing.T, tok *Tokenizer, c *goldenCase) {
 	t.Helper()
 	plain := c.IDsPlain

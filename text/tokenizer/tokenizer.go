@@ -45,31 +45,28 @@ type EncodeOptions struct {
 
 // Encode returns the ids of text. Bytes that are not valid UTF-8 are kept where the vocabulary has single-byte tokens.
 func (t *Tokenizer) Encode(text string, o EncodeOptions) []int32 {
-	s := t.acquire()
-	defer t.release(s)
-	if o.AddSpecial {
-		s.ids = append(s.ids, t.prefix...)
-	}
-	t.encode(s, text, o.ParseSpecial)
-	if o.AddSpecial {
-		s.ids = append(s.ids, t.suffix...)
-	}
-	return append(make([]int32, 0, len(s.ids)), s.ids...)
+	return t.encode(text, o, false)
 }
 
 // EncodePrompt returns the ids of a rendered prompt: special tokens are recognised but for those that GuardSpecial marked,
 // and BOS comes first exactly once if the model wants one, whether or not the text starts with it.
 func (t *Tokenizer) EncodePrompt(text string) []int32 {
-	ids := t.Encode(text, EncodeOptions{ParseSpecial: true})
+	ids := t.encode(text, EncodeOptions{ParseSpecial: true}, true)
 	if len(t.prefix) == 0 || t.bos < 0 || len(ids) > 0 && ids[0] == t.bos {
 		return ids
 	}
 	return append(append(make([]int32, 0, len(ids)+len(t.prefix)), t.prefix...), ids...)
 }
 
-func (t *Tokenizer) encode(s *scratch, text string, special bool) {
+// encode returns the ids of text. Marks of GuardSpecial are taken out of it if guarded.
+func (t *Tokenizer) encode(text string, o EncodeOptions, guarded bool) []int32 {
+	s := t.acquire()
+	defer t.release(s)
+	if o.AddSpecial {
+		s.ids = append(s.ids, t.prefix...)
+	}
 	emit := func(word string) { t.model.encode(s, word) }
-	t.raw.split(text, special, func(part string, start int, id int32) {
+	t.raw.split(text, o.ParseSpecial, func(part string, start int, id int32) {
 		if id >= 0 {
 			s.ids = append(s.ids, id)
 			return
@@ -77,16 +74,21 @@ func (t *Tokenizer) encode(s *scratch, text string, special bool) {
 		for _, n := range t.norm {
 			part = n(part)
 		}
-		t.normed.split(part, special, func(part string, inner int, id int32) {
-			if id >= 0 {
+		t.normed.split(part, o.ParseSpecial, func(part string, inner int, id int32) {
+			switch {
+			case id >= 0:
 				s.ids = append(s.ids, id)
-			} else if special && strings.Contains(part, guard) {
+			case guarded:
 				t.pre.run(strings.ReplaceAll(part, guard, ""), start+inner == 0, emit)
-			} else {
+			default:
 				t.pre.run(part, start+inner == 0, emit)
 			}
 		})
 	})
+	if o.AddSpecial {
+		s.ids = append(s.ids, t.suffix...)
+	}
+	return append(make([]int32, 0, len(s.ids)), s.ids...)
 }
 
 // VocabSize returns the number of ids: valid ids are 0 to VocabSize()-1.

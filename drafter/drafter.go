@@ -2,7 +2,10 @@
 // guess against the target, so a drafter can change how fast an answer comes and never what it says.
 package drafter
 
-import "quickdraft/sample"
+import (
+	"quickdraft/kvcache"
+	"quickdraft/sample"
+)
 
 // Tree is what a drafter proposes for one request in one round: guesses for the tokens after the last committed one. A
 // chain is a tree in which every node is the parent of the next.
@@ -62,7 +65,8 @@ type Budget struct {
 // Round is one request's turn to be drafted for.
 type Round struct {
 	Session Session
-	IDs     []int32         // (nTokens) prompt and everything committed; the last one is not in the target's cache yet
+	IDs     []int32         // (nTokens) prompt and everything committed; the last one is not in the target's cache yet. A drafter inside another may see tokens here that were never committed.
+	Seq     *kvcache.Seq    // the target's keys and values, to be read only; nil where there are none to share
 	Budget  Budget          // what the tree may hold
 	Sampler *sample.Sampler // the request's pipeline, for drafters that sample from it
 	Seed    uint64          // the request's seed

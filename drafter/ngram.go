@@ -28,6 +28,10 @@ func NewNGram(draft int) (*NGram, error) {
 	return &NGram{draft: draft}, nil
 }
 
+func init() {
+	register("ngram", func(c *Config) (Drafter, error) { return NewNGram(c.Guesses) })
+}
+
 func (d *NGram) Name() string                 { return "ngram" }
 func (d *NGram) NewSession() (Session, error) { return &ngramSession{d: d}, nil }
 func (d *NGram) Bytes() int64                 { return d.bytes }

@@ -28,6 +28,10 @@ func NewSuffix(corpus []int32) (*Suffix, error) {
 	return d, nil
 }
 
+func init() {
+	register("suffix", func(c *Config) (Drafter, error) { return NewSuffix(c.Corpus) })
+}
+
 func (d *Suffix) Name() string { return "suffix" }
 func (d *Suffix) Bytes() int64 { return d.bytes }
 func (d *Suffix) Close() error { return nil }

@@ -111,8 +111,15 @@ func (e *Engine) size() error {
 	}
 	tokens := max(e.opts.KVTokens, e.contextLen)
 	cache, err := e.model.NewCache((tokens + kvcache.BlockTokens - 1) / kvcache.BlockTokens)
+	if err != nil {
+		return err
+	}
 	e.cache = cache
-	return err
+	if err := e.openDrafter(); err != nil {
+		cache.Close()
+		return err
+	}
+	return nil
 }
 
 // Model returns the loaded model, for its configuration and sizes.

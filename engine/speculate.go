@@ -18,6 +18,9 @@ type SpecOptions struct {
 	PMin     float64         // stop drafting where the drafter believes less than this
 	Fixed    int             // guesses in every round, whatever the controller thinks; 0: the controller decides
 	Lenience float64         // in (0, 1]: accept with min(1, p/(lq)), lossy below 1; default 1
+
+	// Open, when Drafter is nil, makes it once the target is loaded.
+	Open func(target *model.Model) (drafter.Drafter, error)
 }
 
 // fill checks the options and puts the defaults in.
@@ -41,6 +44,15 @@ func (o *SpecOptions) fill() error {
 		return fmt.Errorf("speculation: lenience %v, want more than 0 and at most 1", o.Lenience)
 	}
 	return nil
+}
+
+// openDrafter makes the drafter that the options describe.
+func (e *Engine) openDrafter() (err error) {
+	o := &e.opts.Spec
+	if o.Drafter == nil && o.Open != nil {
+		o.Drafter, err = o.Open(e.model)
+	}
+	return err
 }
 
 // maxGuesses bounds a tree.
@@ -95,7 +107,7 @@ func (e *Engine) propose(decoding []*run) {
 			continue
 		}
 		rounds = append(rounds, drafter.Round{
-			Session: r.spec.session, IDs: r.ids, Budget: b, Sampler: r.sampler, Seed: r.Sampling.Seed, Tree: &r.spec.tree,
+			Session: r.spec.session, IDs: r.ids, Seq: r.seq, Budget: b, Sampler: r.sampler, Seed: r.Sampling.Seed, Tree: &r.spec.tree,
 		})
 	}
 	e.rounds = rounds

@@ -1,0 +1,271 @@
+package drafter
+
+import (
+	"fmt"
+	"math"
+
+	"quickdraft/internal/detmath"
+	"quickdraft/kvcache"
+	"quickdraft/model"
+	"quickdraft/sample"
+)
+
+// ModelOptions say how a model drafts.
+type ModelOptions struct {
+	Model    *model.Model // of the target's vocabulary; see Compatible
+	Own      bool         // Close closes the model too
+	Vocab    int          // entries of the target's logits rows
+	Tokens   int          // ids below this are proposed; 0: Vocab
+	Context  int          // positions a request may have; 0: the model's own
+	KVTokens int          // positions that all requests may have together; 0: Context
+
+	Translation *Translation // for a model of another vocabulary
+}
+
+// check puts the defaults in and refuses what cannot be.
+func (o *ModelOptions) check(name string) error {
+	if o.Model == nil {
+		return fmt.Errorf("%s: no draft model given", name)
+	}
+	c := o.Model.Config()
+	if o.Vocab < 1 {
+		return fmt.Errorf("%s: target vocabulary of %d tokens, want 1 or more", name, o.Vocab)
+	}
+	if o.Tokens <= 0 || o.Tokens > o.Vocab {
+		o.Tokens = o.Vocab
+	}
+	if o.Context == 0 {
+		o.Context = c.ContextLen
+	}
+	if o.KVTokens == 0 {
+		o.KVTokens = o.Context
+	}
+	if o.KVTokens < 1 {
+		return fmt.Errorf("%s: KV cache of %d tokens, want 1 or more", name, o.KVTokens)
+	}
+	return nil
+}
+
+// Model drafts with a smaller model: greedy requests get its best tokens, sampled ones draws from its distribution after
+// the request's own pipeline. It has a KV cache of its own, fed with a request's prompt when the request is first drafted
+// for, and runs one pass a step for all requests.
+type Model struct {
+	runner
+	o     ModelOptions
+	cache *kvcache.Cache
+	row   []float32 // (Vocab) logits as the target numbers tokens; nil when the draft's rows are that already
+	live  []*modelSession
+	lanes []*lane
+}
+
+// NewModel makes the drafter.
+func NewModel(o ModelOptions) (*Model, error) {
+	if err := o.check("draft"); err != nil {
+		return nil, err
+	}
+	r, err := newRunner(o.Model, o.Context)
+	if err != nil {
+		return nil, err
+	}
+	cache, err := newPool(o.Model, o.KVTokens)
+	if err != nil {
+		return nil, err
+	}
+	d := &Model{runner: r, o: o, cache: cache}
+	if int(d.vocab) != o.Vocab || o.Tokens != o.Vocab || o.Translation != nil {
+		d.row = make([]float32, o.Vocab)
+	}
+	return d, nil
+}
+
+func init() {
+	register("draft", func(c *Config) (Drafter, error) { return NewModel(c.modelOptions(c.Draft)) })
+}
+
+// Name is "draft", or "crossvocab" with a translation.
+func (d *Model) Name() string {
+	if d.o.Translation != nil {
+		return "crossvocab"
+	}
+	return "draft"
+}
+
+func (d *Model) Bytes() int64 { return d.m.WeightBytes() }
+
+// Counts say how often drafting stopped early.
+func (d *Model) Counts() Counts { return d.counts }
+
+// Close frees the cache, and the model where that was asked for.
+func (d *Model) Close() error {
+	d.cache.Close()
+	if d.o.Own {
+		return d.o.Model.Close()
+	}
+	return nil
+}
+
+func (d *Model) NewSession() (Session, error) {
+	return &modelSession{d: d, lane: lane{seq: d.cache.NewSeq()}}, nil
+}
+
+// modelSession is a request's place in the draft model.
+type modelSession struct {
+	d *Model
+	lane
+	chain
+	nTranslated int     // committed tokens of the target that translated stands for
+	translated  []int32 // the committed sequence as the draft numbers tokens; empty without a translation
+}
+
+// Committed translates; without a translation, rounds carry all there is to know.
+func (s *modelSession) Committed(ids []int32) {
+	if tr := s.d.o.Translation; tr != nil {
+		s.translated = tr.toDraft(s.translated, ids)
+		s.nTranslated += len(ids)
+	}
+}
+
+// sequence is the round's sequence as the draft numbers tokens.
+func (s *modelSession) sequence() []int32 {
+	tr := s.d.o.Translation
+	if tr == nil {
+		return s.hist
+	}
+	n := len(s.translated)
+	all := tr.toDraft(s.translated, s.hist[s.nTranslated:])
+	s.translated = all[:n]
+	return all
+}
+
+func (s *modelSession) Close() { s.seq.Free() }
+
+// chain grows a round's tree by one guess after the other.
+type chain struct {
+	round  *Round
+	hist   []int32        // the round's sequence and the guesses
+	parent int32          // last guess
+	dists  []*sample.Dist // (guesses) reused from round to round
+}
+
+func (c *chain) begin(r *Round) {
+	c.round, c.parent = r, -1
+	c.hist = append(c.hist[:0], r.IDs...)
+}
+
+// full reports whether the budget is used up.
+func (c *chain) full() bool {
+	return c.round.Tree.Len() >= min(c.round.Budget.Nodes, c.round.Budget.Depth)
+}
+
+// dist returns memory for the distribution of the next guess.
+func (c *chain) dist() *sample.Dist {
+	n := c.round.Tree.Len()
+	if n == len(c.dists) {
+		c.dists = append(c.dists, &sample.Dist{})
+	}
+	return c.dists[n]
+}
+
+// guess chooses the next token from a row of logits in the target's numbering. It reports false where the drafter
+// believes too little in its best one, which never depends on what would be drawn: that would bias sampling.
+func (c *chain) guess(row []float32) (id int32, ok bool, err error) {
+	r := c.round
+	if r.Sampler.IsGreedy() {
+		id, err = r.Sampler.Sample(row, c.hist)
+		if err != nil || r.Budget.MinP > 0 && probability(row, id) < r.Budget.MinP {
+			return 0, false, err
+		}
+		c.add(id, nil)
+		return id, true, nil
+	}
+	q := c.dist()
+	if err = r.Sampler.Dist(q, row, c.hist); err != nil {
+		return 0, false, err
+	}
+	best := 0.0
+	for _, p := range q.P {
+		best = max(best, p)
+	}
+	if best < r.Budget.MinP {
+		return 0, false, nil
+	}
+	id = q.Draw(sample.Uniform(r.Seed, len(c.hist), sample.PurposeDraft))
+	c.add(id, q)
+	return id, true, nil
+}
+
+func (c *chain) add(id int32, q *sample.Dist) {
+	c.parent = c.round.Tree.Add(id, c.parent, q)
+	c.hist = append(c.hist, id)
+}
+
+// probability is the softmax of a row at one id.
+func probability(row []float32, id int32) float64 {
+	sum := 0.0
+	for _, x := range row {
+		if d := float64(x) - float64(row[id]); d > -30 {
+			sum += detmath.Exp(d)
+		}
+	}
+	return 1 / sum
+}
+
+// Propose grows all chains side by side. A request that the draft cannot follow gets fewer guesses, or none.
+func (d *Model) Propose(rounds []Round) error {
+	d.live = d.live[:0]
+	for i := range rounds {
+		s := rounds[i].Session.(*modelSession)
+		s.begin(&rounds[i])
+		s.sync(s.sequence())
+		if !s.full() {
+			d.live = append(d.live, s)
+		}
+	}
+	for len(d.live) > 0 {
+		d.lanes = d.lanes[:0]
+		for _, s := range d.live {
+			d.lanes = append(d.lanes, &s.lane)
+		}
+		logits, err := d.step(d.lanes)
+		if err != nil {
+			return fmt.Errorf("draft: %w", err)
+		}
+		on := d.live[:0]
+		for _, s := range d.live {
+			if s.stopped {
+				continue
+			}
+			id, ok, err := s.guess(d.target(logits.Row(s.row)))
+			if err == nil && ok && !s.full() {
+				s.feed = append(s.feed[:0], d.own(id))
+				on = append(on, s)
+			}
+		}
+		d.live = on
+	}
+	return nil
+}
+
+// target turns a row of the draft's logits into one of the target's, without tokens that are not to be proposed.
+func (d *Model) target(row []float32) []float32 {
+	if d.row == nil {
+		return row
+	}
+	if tr := d.o.Translation; tr != nil {
+		tr.scatter(d.row, row)
+		return d.row
+	}
+	n := copy(d.row[:d.o.Tokens], row)
+	for i := range d.row[n:] {
+		d.row[n+i] = float32(math.Inf(-1))
+	}
+	return d.row
+}
+
+// own is the draft's number of a token that it proposed.
+func (d *Model) own(id int32) int32 {
+	if tr := d.o.Translation; tr != nil {
+		return tr.draft[id]
+	}
+	return id
+}

@@ -1,0 +1,94 @@
+package drafter
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"quickdraft/model"
+)
+
+// Config is what methods are made from; each takes what it needs and says so when it is missing.
+type Config struct {
+	Target *model.Model // always
+
+	Draft       *model.Model // the draft model; methods that use it do not close it
+	Bigger      *model.Model // hierarchical: verifies the guesses of the small draft before the target does
+	Translation *Translation // crossvocab: how the draft's tokens map to the target's
+	Context     int          // positions a request may have in a draft model; 0: the model's own
+	KVTokens    int          // positions of all requests together; 0: Context
+	Guesses     int          // ngram: guesses a round; 0: 4
+	Corpus      []int32      // suffix: ids of a text to guess from besides the request's own
+	Skip        string       // layerskip: decoder layers to leave out, "8-15,20"; "": see NewLayerSkip
+	Seed        uint64       // random and adversarial
+}
+
+// vocab returns the entries of the target's logits rows and how many of these are tokens.
+func (c *Config) vocab() (rows, tokens int) {
+	t := c.Target.Config()
+	if t.Tokens > 0 && t.Tokens < t.Vocab {
+		return t.Vocab, t.Tokens
+	}
+	return t.Vocab, t.Vocab
+}
+
+// modelOptions are those of a drafter that runs m.
+func (c *Config) modelOptions(m *model.Model) ModelOptions {
+	rows, tokens := c.vocab()
+	return ModelOptions{Model: m, Vocab: rows, Tokens: tokens, Context: c.Context, KVTokens: c.KVTokens}
+}
+
+var methods = map[string]func(c *Config) (Drafter, error){}
+
+// register adds a method under the name that --spec-type gives it.
+func register(name string, open func(c *Config) (Drafter, error)) {
+	if _, ok := methods[name]; ok {
+		panic("drafter: method " + name + " registered twice")
+	}
+	methods[name] = open
+}
+
+// Names lists the methods, sorted.
+func Names() []string {
+	var names []string
+	for name := range methods {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// New makes the drafter of a name, or for "a+b" the union of several.
+func New(name string, c Config) (Drafter, error) {
+	if c.Target == nil {
+		return nil, fmt.Errorf("drafter %q: no target model given", name)
+	}
+	parts := strings.Split(name, "+")
+	var drafters []Drafter
+	for _, part := range parts {
+		open, ok := methods[part]
+		if !ok {
+			closeAll(drafters)
+			return nil, fmt.Errorf("drafter %q: %q is unknown, want one of %s, or several joined by +", name, part, strings.Join(Names(), ", "))
+		}
+		d, err := open(&c)
+		if err != nil {
+			closeAll(drafters)
+			return nil, err
+		}
+		drafters = append(drafters, d)
+	}
+	if len(drafters) == 1 {
+		return drafters[0], nil
+	}
+	return NewUnion(drafters...), nil
+}
+
+func closeAll(drafters []Drafter) (first error) {
+	for _, d := range drafters {
+		if err := d.Close(); err != nil && first == nil {
+			first = err
+		}
+	}
+	return first
+}

@@ -1,0 +1,177 @@
+package drafter
+
+import (
+	"errors"
+	"fmt"
+
+	"quickdraft/kvcache"
+	"quickdraft/model"
+	"quickdraft/tensor"
+)
+
+// Counts say why drafting with a model stopped early; none of these is an error.
+type Counts struct {
+	ContextFull int64 // the sequence no longer fits the draft's context
+	NoBlocks    int64 // the draft's KV cache was full
+	Unknown     int64 // the sequence holds a token that the draft does not know
+	NaN         int64 // the draft's logits were not numbers
+}
+
+// runner feeds several requests to one model in common passes.
+type runner struct {
+	m       *model.Model
+	vocab   int32 // tokens the model takes
+	context int   // positions a request may have
+	layers  []bool
+	counts  Counts
+
+	batch model.Batch
+	in    []*lane // of the batch
+}
+
+// lane is one request's place in a model.
+type lane struct {
+	seq     *kvcache.Seq
+	fed     []int32 // tokens whose keys and values are in seq
+	feed    []int32 // tokens to come
+	nLogits int     // rows of logits wanted: of the last tokens of feed
+	row     int     // first of them after a step
+	stopped bool    // no more steps in this round
+}
+
+func newRunner(m *model.Model, context int) (runner, error) {
+	c := m.Config()
+	if context == 0 {
+		context = c.ContextLen
+	}
+	if context < 1 || c.ContextLen > 0 && context > c.ContextLen {
+		return runner{}, fmt.Errorf("%s: draft context of %d tokens, want 1 to the model's %d", c.File, context, c.ContextLen)
+	}
+	return runner{m: m, vocab: int32(c.Vocab), context: context}, nil
+}
+
+// newPool makes a cache for a draft model that holds nTokens in all.
+func newPool(m *model.Model, nTokens int) (*kvcache.Cache, error) {
+	return m.NewCache((nTokens + kvcache.BlockTokens - 1) / kvcache.BlockTokens)
+}
+
+// sync makes the lane hold the beginning of want and queues the rest; the last token is always queued, for its logits.
+func (l *lane) sync(want []int32) {
+	keep := 0
+	for keep < len(l.fed) && keep < len(want)-1 && l.fed[keep] == want[keep] {
+		keep++
+	}
+	if keep < len(l.fed) {
+		l.seq.Truncate(keep)
+		keep = l.seq.Len() // less where a layer's window has moved on
+		l.fed = l.fed[:keep]
+	}
+	l.feed = append(l.feed[:0], want[keep:]...)
+	l.nLogits, l.stopped = 1, len(want) == 0
+}
+
+// step feeds every lane's queue and returns logits; each lane's rows start at lane.row. Lanes that cannot go on are
+// stopped. Long queues take several passes.
+func (r *runner) step(lanes []*lane) (tensor.F32, error) {
+	for _, l := range lanes {
+		r.check(l)
+	}
+	for {
+		more := r.pack(lanes)
+		if len(r.in) == 0 {
+			return tensor.F32{}, nil
+		}
+		logits, err := r.m.Forward(&r.batch)
+		var nan *model.NaNError
+		if errors.As(err, &nan) {
+			r.stopRows(nan.Rows)
+			continue // without them
+		}
+		if err != nil {
+			return tensor.F32{}, err
+		}
+		for i, l := range r.in {
+			n := r.batch.Spans[i].N
+			l.seq.Commit(n)
+			l.fed = append(l.fed, l.feed[:n]...)
+			l.feed = append(l.feed[:0], l.feed[n:]...)
+		}
+		if !more {
+			return logits, nil
+		}
+	}
+}
+
+// check stops a lane whose queue the model cannot take.
+func (r *runner) check(l *lane) {
+	switch {
+	case l.stopped:
+		return
+	case l.seq.Len()+len(l.feed) > r.context:
+		r.counts.ContextFull++
+		l.stopped = true
+	case l.seq.Reserve(len(l.feed)) != nil:
+		r.counts.NoBlocks++
+		l.stopped = true
+	}
+	for _, id := range l.feed {
+		if id < 0 || id >= r.vocab {
+			r.counts.Unknown++
+			l.stopped = true
+			return
+		}
+	}
+}
+
+// pack fills the batch. While the queues do not fit one pass it takes what can go without logits and reports that more
+// passes are due; lanes whose last tokens still do not fit are stopped.
+func (r *runner) pack(lanes []*lane) (more bool) {
+	b := &r.batch
+	b.Tokens, b.Spans, b.Logits, b.Layers, r.in = b.Tokens[:0], b.Spans[:0], b.Logits[:0], r.layers, r.in[:0]
+	room, last, total := r.m.MaxBatch(), 0, 0
+	for _, l := range lanes {
+		if l.stopped {
+			continue
+		}
+		if last += l.nLogits; last > room {
+			l.stopped = true
+			last -= l.nLogits
+			continue
+		}
+		total += len(l.feed)
+	}
+	more = total > room
+	for _, l := range lanes {
+		n := len(l.feed)
+		if more {
+			n = min(n-l.nLogits, room-len(b.Tokens))
+		}
+		if l.stopped || n <= 0 {
+			continue
+		}
+		b.Tokens = append(b.Tokens, l.feed[:n]...)
+		b.Spans = append(b.Spans, model.Span{Seq: l.seq, N: n})
+		r.in = append(r.in, l)
+		if !more {
+			l.row = len(b.Logits)
+			for i := len(b.Tokens) - l.nLogits; i < len(b.Tokens); i++ {
+				b.Logits = append(b.Logits, int32(i))
+			}
+		}
+	}
+	return more
+}
+
+// stopRows stops the lanes that the batch's rows belong to.
+func (r *runner) stopRows(rows []int32) {
+	for _, row := range rows {
+		at := int32(0)
+		for i, l := range r.in {
+			if n := int32(r.batch.Spans[i].N); row >= at && row < at+n && !l.stopped {
+				r.counts.NaN++
+				l.stopped = true
+			}
+			at += int32(r.batch.Spans[i].N)
+		}
+	}
+}

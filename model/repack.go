@@ -3,7 +3,6 @@ package model
 import (
 	"crypto/sha256"
 	"encoding/binary"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -39,13 +38,10 @@ func openStore(o *Options, w weights, file string) *tileStore {
 		return nil
 	}
 	source, ok := w.fingerprint()
-	path, err := filepath.Abs(file)
+	name, err := repacked.FileName(file)
 	if !ok || err != nil {
 		return nil
 	}
-	// One file for each path, so that a model that changes replaces its tiles.
-	where := sha256.Sum256([]byte(path))
-	name := filepath.Base(path) + "-" + hex.EncodeToString(where[:6]) + ".tiles"
 	versions := binary.LittleEndian.AppendUint32(source[:], quant.LayoutVersion)
 	versions = binary.LittleEndian.AppendUint32(versions, packVersion)
 	s := &tileStore{path: filepath.Join(o.TilesDir, name), key: sha256.Sum256(versions), note: o.Note}

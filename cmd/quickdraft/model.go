@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"quickdraft/engine"
+	"quickdraft/hub"
 	"quickdraft/machine"
 	"quickdraft/sample"
 	"quickdraft/text"
@@ -22,6 +23,7 @@ type modelFlags struct {
 	context int
 	threads int
 	weights string
+	noTiles bool
 	samplingFlags
 }
 
@@ -38,6 +40,7 @@ func (f *modelFlags) add(cmd *cobra.Command) {
 	fl.IntVarP(&f.context, "ctx-size", "c", 0, "context size in tokens (0: the model's, at most 4096)")
 	fl.IntVarP(&f.threads, "threads", "t", 0, "worker threads (0: the physical cores this process may use)")
 	fl.StringVar(&f.weights, "weights", "native", `"native" or "f32": everything in float32, without activation quantisation`)
+	fl.BoolVar(&f.noTiles, "no-repack-cache", false, "repack the weights again at every start instead of keeping them in the cache folder")
 }
 
 func (f *modelFlags) addSampling(cmd *cobra.Command) {
@@ -109,6 +112,11 @@ func (f *modelFlags) engineOptions() (engine.Options, error) {
 	if o.Threads == 0 {
 		o.Threads = machine.Threads()
 	}
+	if !f.noTiles {
+		if dir, err := hub.RepackedDir(); err == nil { // without a cache folder there is nothing to keep
+			o.TilesDir = dir
+		}
+	}
 	return o, nil
 }
 
@@ -119,7 +127,7 @@ func (f *modelFlags) openEngine(path string) (*engine.Engine, error) {
 	}
 	bar := newBar("loading", os.Stderr)
 	defer bar.Finish()
-	o.Progress = bar.Set
+	o.Progress, o.Note = bar.Set, bar.Note
 	return engine.Open(path, o)
 }
 

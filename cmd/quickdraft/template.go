@@ -82,7 +82,9 @@ func (f *modelFlags) openModel(path string) (*model.Model, error) {
 	bar := newBar("loading", os.Stderr)
 	defer bar.Finish()
 	pool := tensor.NewPool(o.Threads)
-	m, err := model.Load(path, model.Options{F32: o.F32, Pool: pool, Progress: bar.Set})
+	m, err := model.Load(path, model.Options{
+		F32: o.F32, Pool: pool, Progress: bar.Set, TilesDir: o.TilesDir, Note: bar.Note,
+	})
 	if err != nil {
 		pool.Close()
 	}

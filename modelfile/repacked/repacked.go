@@ -14,10 +14,13 @@
 package repacked
 
 import (
+	"crypto/sha256"
 	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"path/filepath"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -51,6 +54,16 @@ func crc(b []byte) uint32 { return crc32.Checksum(b, crcTable) }
 
 // Key identifies what was packed and how.
 type Key [32]byte
+
+// FileName is the name of the file for the model at path, one for each path: a model that changes replaces its tiles.
+func FileName(path string) (string, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return "", err
+	}
+	where := sha256.Sum256([]byte(path))
+	return filepath.Base(path) + "-" + hex.EncodeToString(where[:6]) + ".tiles", nil
+}
 
 // Section is one packed matrix.
 type Section struct {

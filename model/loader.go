@@ -23,6 +23,8 @@ type loader struct {
 	mats     []*tensor.Mat
 	used     map[string]bool // names in the file
 	perToken int64           // bytes of weights that one token reads
+	macs     int64           // multiply-adds of one token's weights, the output matrix left out
+	outMACs  int64           // of one row of logits
 	done     int64
 	total    int64
 }
@@ -97,6 +99,7 @@ func (l *loader) pack(t rawTensor, rowAt func(int) int, share float64) *tensor.M
 	}
 	l.mats = append(l.mats, m)
 	l.perToken += int64(float64(len(m.Tiles)) * share)
+	l.macs += int64(float64(m.Rows*m.Cols) * share)
 	l.finish(t)
 	return m
 }
@@ -131,8 +134,10 @@ func (l *loader) embedding() *tensor.Mat {
 // config.json that ties them decides even when the file holds both.
 func (l *loader) output(embed *tensor.Mat) *tensor.Mat {
 	const name = "output.weight"
+	l.outMACs = int64(l.cfg.Vocab) * int64(l.cfg.Dim)
 	t, ok := l.src.find(name)
 	if ok && !(l.cfg.TiedOutput && !l.fields.isGGUF) {
+		l.macs -= l.outMACs
 		return l.mat(name, l.cfg.Vocab, l.cfg.Dim)
 	}
 	l.used[t.name] = true

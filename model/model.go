@@ -85,6 +85,8 @@ type Model struct {
 	ownsPool    bool
 	f32         bool
 	weightBytes int64
+	macs        int64
+	outMACs     int64
 	mats        []*tensor.Mat
 	store       *tileStore
 }
@@ -171,7 +173,7 @@ func load(name string, arch architecture, f *fields, w weights, o Options) (*Mod
 		m.Close()
 		return nil, l.err
 	}
-	m.config, m.weightBytes = *cfg, l.perToken
+	m.config, m.weightBytes, m.macs, m.outMACs = *cfg, l.perToken, l.macs, l.outMACs
 	if err := m.newPass(o.MaxBatch); err != nil {
 		m.Close()
 		return nil, err
@@ -206,6 +208,9 @@ func (m *Model) Config() Config { return m.config }
 
 // WeightBytes is how many bytes of packed weights a pass over one token reads.
 func (m *Model) WeightBytes() int64 { return m.weightBytes }
+
+// MACs is how many multiply-adds with weights a token takes, and how many each row of logits takes on top.
+func (m *Model) MACs() (token, logits int64) { return m.macs, m.outMACs }
 
 // Pool is the worker pool that the model's ops run on.
 func (m *Model) Pool() *tensor.Pool { return m.pool }

@@ -64,6 +64,9 @@ func TestTilesAreMappedTheSecondTime(t *testing.T) {
 	m, err := Load(c.model, Options{})
 	require.NoError(t, err)
 	want := logitsOf(t, m)
+	token, logits := m.MACs()
+	require.EqualValues(t, tinyLayers*(3*tinyDim*tinyFF+2*tinyDim*(tinyHeads+tinyKV)*tinyHeadDim), token)
+	require.EqualValues(t, tinyVocab*tinyDim, logits)
 	require.NoError(t, m.Close())
 
 	first, mapped := c.load()

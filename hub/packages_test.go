@@ -177,7 +177,8 @@ func TestPullThroughPip(t *testing.T) {
 	fakePip(t, `echo "Collecting $pkg"; [ "$pkg" = toy==1.0 ] || exit 9
 case "$*" in *--no-deps*--only-binary=:all:*) ;; *) exit 8;; esac
 case "$TMPDIR" in "$(dirname "$out")"/*) ;; *) exit 7;; esac
-cp `+wheel+` "$out"/`)
+truncate -s 50M "$TMPDIR/toy.whl" "$out/toy.part"; sleep 0.5 # pip copies what it fetched: both are there for a while
+rm "$TMPDIR/toy.whl" "$out/toy.part"; cp `+wheel+` "$out"/`)
 	x.wantPulled("toy:1b")
 	require.Empty(t, x.notes)
 }
@@ -201,6 +202,7 @@ func TestPipFailures(t *testing.T) {
 		{"stall in the middle", `echo Collecting toy; echo '  Downloading toy.whl'; echo abc > "$TMPDIR/x"; exec sleep 30`, "stalled"},
 		{"nothing left", "exit 0", "pip left 0 files"},
 		{"a link", `ln -s /etc/passwd "$out/toy.whl"`, "pip left 0 files"},
+		{"too much", `truncate -s 100M "$TMPDIR/x"; exec sleep 30`, "more than the"},
 		{"dies", "exit 3", "exit status 3"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -100,7 +100,7 @@ func (j *job) watchPip(ctx context.Context, cancel context.CancelCauseFunc, done
 				size, moved = n, now
 				j.progress(base+n, j.t.size)
 			}
-			if size > j.mostArchive() {
+			if most := max(folderSize(filepath.Join(dir, "tmp")), folderSize(filepath.Join(dir, "out"))); most > j.mostArchive() { // pip copies from one to the other
 				cancel(fmt.Errorf("pip fetches more than the %d bytes that are expected at most", j.mostArchive()))
 			}
 			if asked, answered := watch.state(); !answered && !asked.IsZero() && size == 0 && now.Sub(asked) > j.h.answer {

@@ -31,12 +31,15 @@ type Config struct {
 	AttnScale    float32
 	AttnSoftcap  float32 // 0: none
 	LogitSoftcap float32 // 0: none
-	Windows      []int   // per layer: a token sees itself and the window-1 before it; 0 is everything
-	Rope         Rope    // of layers that see everything
-	LocalRope    Rope    // of sliding-window layers, where the architecture makes a difference
-	TiedOutput   bool    // config.json says that the output matrix is the embedding
-	AttnBias     bool    // config.json says that q, k, v and o have biases
-	MLPBias      bool    // config.json says that gate, up and down have biases
+
+	EmbedScale, ResidualScale, LogitScale float32 // Granite's factors
+	NoRope                                []bool  // per layer: no rope; nil where all layers have one
+	Windows                               []int   // per layer: a token sees itself and the window-1 before it; 0 is everything
+	Rope                                  Rope    // of layers that see everything
+	LocalRope                             Rope    // of sliding-window layers, where the architecture makes a difference
+	TiedOutput                            bool    // config.json says that the output matrix is the embedding
+	AttnBias                              bool    // config.json says that q, k, v and o have biases
+	MLPBias                               bool    // config.json says that gate, up and down have biases
 }
 
 const (

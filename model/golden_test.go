@@ -35,7 +35,7 @@ const (
 
 // decoders are the decoder-only models of the golden set.
 var decoders = []string{
-	"gemma3-text", "llama-bias-linear-bf16", "llama-untied", "llama3-rope", "mistral", "qwen2", "qwen2-yarn", "qwen3",
+	"gemma", "gemma2", "granite", "olmo2", "phi3", "phi3-longrope", "smollm3", "gemma3-text", "llama-bias-linear-bf16", "llama-untied", "llama3-rope", "mistral", "qwen2", "qwen2-yarn", "qwen3",
 }
 
 func TestGoldenArchs(t *testing.T) {
@@ -63,7 +63,8 @@ func checkSequence(t *testing.T, m *Model, g *archGolden, i int) {
 	seq := newSeq(t, m, len(s.InputIDs)+len(s.Greedy)+1)
 	logits := feed(t, m, seq, s.InputIDs)
 	require.InDelta(t, 0, maxDiff(s.LastLogits, last(logits)), logitTolerance, "sequence %d: logits", i)
-	require.InDelta(t, 0, maxDiff(s.LastHidden, last(hiddenRows(m))[:16]), hiddenTolerance, "sequence %d: hidden", i)
+	hidden := float64(max(1, slices.Max(s.LastHidden)/16)) // a final norm with a large gain scales the noise too
+	require.InDelta(t, 0, maxDiff(s.LastHidden, last(hiddenRows(m))[:16]), hidden*hiddenTolerance, "sequence %d: hidden", i)
 	for pos, row := range logits {
 		got := top(row, 5)
 		for k, id := range s.Top5IDs[pos] {

@@ -57,6 +57,15 @@ func (l *loader) mat(name string, rows, cols int) *tensor.Mat {
 	return l.pack(t, nil, 1)
 }
 
+// rows is the part [from, from+n) of a matrix whose rows hold several projections, (all, cols).
+func (l *loader) rows(name string, from, n, all, cols int) *tensor.Mat {
+	t, ok := l.raw(name, all, cols)
+	if !ok {
+		return nil
+	}
+	return l.pack(t.part(from, n), nil, 1)
+}
+
 // ropeMat is a q or k projection. Forward turns halves of a head, (i, i+Dim/2); GGUF files of some architectures hold the
 // rows permuted so that neighbours (2i, 2i+1) turn, which is undone here.
 func (l *loader) ropeMat(name string, heads, cols int) *tensor.Mat {
@@ -190,7 +199,7 @@ func (l *loader) norm(name string, n int) []float32 {
 
 // bias is a vector that may be absent (nil) unless it is needed.
 func (l *loader) bias(name string, n int, need bool) []float32 {
-	if _, ok := l.src.find(name); !ok && !need {
+	if !need && !l.has(name) {
 		return nil
 	}
 	return l.vec(name, n)
@@ -213,19 +222,30 @@ func (l *loader) ropeBias(name string, heads int, need bool) []float32 {
 // ropeTable makes a rope; a rope_freqs tensor in the file replaces the scaling that the metadata asks for.
 func (l *loader) ropeTable(r Rope) tensor.Rope {
 	const name = "rope_freqs.weight"
-	if _, ok := l.src.find(name); ok {
-		if r.Divisors = l.vec(name, r.Dim/2); l.err == nil {
-			for i, d := range r.Divisors {
-				if !(d > 0) {
-					l.err = fmt.Errorf("%s: tensor %q: value %d is %g: want a divisor above 0", l.cfg.File, name, i, d)
-				}
-			}
-		}
+	if l.has(name) {
+		r.Divisors = l.divisors(name, r.Dim/2)
 	}
 	if l.err != nil {
 		return tensor.Rope{}
 	}
 	return r.table()
+}
+
+// divisors are factors that rope frequencies are divided by.
+func (l *loader) divisors(name string, n int) []float32 {
+	v := l.vec(name, n)
+	for i, d := range v {
+		if !(d > 0) && l.err == nil {
+			l.err = fmt.Errorf("%s: tensor %q: value %d is %g: want a divisor above 0", l.cfg.File, name, i, d)
+		}
+	}
+	return v
+}
+
+// has says whether the file holds a tensor.
+func (l *loader) has(name string) bool {
+	_, ok := l.src.find(name)
+	return ok
 }
 
 // ignored are tensors inside a layer that older checkpoints hold and nothing reads.

@@ -16,6 +16,9 @@ type Span struct {
 	// Parents makes the span a tree of guesses: for each token the index in the span of the token before it, -1 for the
 	// last committed one. Parents come before their children. Nil is a chain.
 	Parents []int32
+	// Prompt is the length of the prompt that the sequence begins with, for models whose rope depends on it (Phi-3 with
+	// long contexts): it must not change between the passes of a sequence. 0 is the length of its first pass.
+	Prompt int
 }
 
 // Batch is one pass: tokens of one or more sequences.
@@ -50,6 +53,7 @@ type pass struct {
 	tokens      []int32
 	pos         []int32         // absolute position of each token
 	posFull     []int32         // with max rows
+	reachFull   []int32         // with max rows: see reach
 	spans       []tensor.KVSpan // one a sequence
 	seqs        []*kvcache.Seq  // of the spans
 	want        []int32         // rows whose logits are wanted
@@ -93,7 +97,7 @@ func (m *Model) newPass(maxTokens int) error {
 		return err
 	}
 	m.cpu = tensor.NewCPU(m.pool, maxTokens, max(c.Dim, c.FF, c.Heads*c.HeadDim))
-	m.pass = pass{cpu: m.cpu, max: maxTokens, arena: arena, posFull: make([]int32, maxTokens)}
+	m.pass = pass{cpu: m.cpu, max: maxTokens, arena: arena, posFull: make([]int32, maxTokens), reachFull: make([]int32, maxTokens)}
 	m.pass.full.each(func(b *tensor.F32) {
 		*b = arena.F32(maxTokens, widths[i])
 		i++
@@ -172,20 +176,8 @@ func (p *pass) placeSpans(b *Batch) error {
 				return fmt.Errorf("batch span %d: its sequence is in the batch twice", i)
 			}
 		}
-		pos, base := p.posFull[row:row+s.N], int32(s.Seq.Len())
-		for j := range pos {
-			pos[j] = base + int32(j)
-			if s.Parents == nil {
-				continue
-			}
-			switch parent := s.Parents[j]; {
-			case parent == -1:
-				pos[j] = base
-			case parent >= 0 && int(parent) < j:
-				pos[j] = pos[parent] + 1
-			default:
-				return fmt.Errorf("batch span %d: token %d has parent %d: want -1 to %d", i, j, parent, j-1)
-			}
+		if err := p.place(&s, row); err != nil {
+			return fmt.Errorf("batch span %d: %w", i, err)
 		}
 		if err := s.Seq.Reserve(s.N); err != nil {
 			return fmt.Errorf("batch span %d: %w", i, err)
@@ -202,6 +194,33 @@ func (p *pass) placeSpans(b *Batch) error {
 
 // skips reports whether the pass leaves a decoder layer out.
 func (p *pass) skips(layer int) bool { return p.layers != nil && !p.layers[layer] }
+
+// place gives the tokens of a span, which begins at a row, their positions and reaches.
+func (p *pass) place(s *Span, row int) error {
+	pos, base := p.posFull[row:row+s.N], int32(s.Seq.Len())
+	prompt := int32(s.Prompt)
+	if prompt == 0 && base == 0 {
+		prompt = int32(s.N)
+	}
+	for j := range pos {
+		pos[j] = base + int32(j)
+		if s.Parents != nil {
+			switch parent := s.Parents[j]; {
+			case parent == -1:
+				pos[j] = base
+			case parent >= 0 && int(parent) < j:
+				pos[j] = pos[parent] + 1
+			default:
+				return fmt.Errorf("token %d has parent %d: want -1 to %d", j, parent, j-1)
+			}
+		}
+		p.reachFull[row+j] = max(prompt, pos[j]+1)
+	}
+	return nil
+}
+
+// reach is how long a row's sequence is known to be: its prompt, or up to the row itself.
+func (p *pass) reach(row int) int { return int(p.reachFull[row]) }
 
 // append stores a layer's keys and values, (n, KVHeads*HeadDim), behind each sequence's committed ones.
 func (p *pass) append(layer int, k, v tensor.F32) {

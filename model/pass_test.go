@@ -66,5 +66,5 @@ func TestWeightBytes(t *testing.T) {
 	const rows = 336 // the vocabulary in whole tiles
 	layer := 2*tinyDim*tinyDim + 2*tinyDim*tinyKV*tinyHeadDim + 3*tinyDim*tinyFF
 	require.EqualValues(t, 4*(rows*tinyDim+tinyLayers*layer), m.WeightBytes())
-	require.Equal(t, []string{"gemma3", "llama", "qwen2", "qwen3"}, Architectures())
+	require.Subset(t, Architectures(), []string{"gemma3", "llama", "qwen2", "qwen3"})
 }

@@ -20,6 +20,8 @@ type Rope struct {
 	BetaSlow   float64 // yarn
 	AttnFactor float64 // multiplies cosine and sine; 0: the kind's own rule
 
+	// Divisors of the frequencies for short and long sequences, (Dim/2): longrope.
+	Short, Long []float32
 	// Divisors of the frequencies, (Dim/2): llama3's rope_freqs.weight, which replaces Kind's own rule.
 	Divisors []float32
 }
@@ -112,6 +114,12 @@ func (r *Rope) table() tensor.Rope {
 		t.Scale = float32(r.AttnFactor)
 	}
 	return t
+}
+
+// divided is the rope with its frequencies divided, (Dim/2); nil leaves them as they are.
+func (r Rope) divided(by []float32) Rope {
+	r.Divisors = by
+	return r
 }
 
 // power is theta^(2i/Dim), rounded to float32.

@@ -15,6 +15,7 @@ import (
 	"quickdraft/kvcache"
 	"quickdraft/machine"
 	"quickdraft/model"
+	"quickdraft/sample"
 	"quickdraft/tensor"
 )
 
@@ -27,6 +28,8 @@ type Options struct {
 	QueueLimit int                     // requests waiting beside them; default 1024
 	Chunk      int                     // most tokens in one pass; default 512
 	Spec       SpecOptions             // guessing ahead
+	NoPrefix   bool                    // forget the KV of finished requests instead of looking for their prefixes in new ones
+	SelfCheck  bool                    // verify the KV cache whenever the engine is idle, and panic: for tests
 	F32        bool                    // float32 weights and activations throughout, for comparison
 	Progress   func(done, total int64) // loading progress, bytes; may be nil
 	TilesDir   string                  // folder that keeps repacked weights for the next start; "" keeps none
@@ -40,6 +43,9 @@ type Engine struct {
 	pool       *tensor.Pool
 	opts       Options
 	contextLen int
+	idleBlocks int // free KV blocks without a request
+	forward    func(*model.Batch) (tensor.F32, error)
+	samples    *sample.Workspace // of all samplers, which only the loop uses
 
 	mu     sync.Mutex
 	wake   *sync.Cond
@@ -49,6 +55,7 @@ type Engine struct {
 
 	active   []*run // admitted, touched by the loop only
 	decoding []*run // of the current pass
+	forks    []*run // of the current item
 	rounds   []drafter.Round
 	plan     plan
 	passes   passStats
@@ -68,7 +75,9 @@ func Open(path string, o Options) (*Engine, error) {
 		pool.Close()
 		return nil, err
 	}
-	e := &Engine{model: m, pool: pool, opts: o, done: make(chan struct{})}
+	e := &Engine{
+		model: m, pool: pool, opts: o, done: make(chan struct{}), forward: m.Forward, samples: sample.NewWorkspace(m.Config().Vocab),
+	}
 	e.wake = sync.NewCond(&e.mu)
 	if err := e.size(); err != nil {
 		m.Close()
@@ -152,15 +161,41 @@ func (e *Engine) Close() error {
 	return e.model.Close()
 }
 
-// Submit queues a request and returns at once. When ctx ends, the request ends within one pass.
+// Submit queues a request and returns at once. When ctx ends, the request ends within one pass. Tokens have to be read: an
+// answer pauses when its reader is far behind.
 func (e *Engine) Submit(ctx context.Context, req Request) (*Ticket, error) {
-	if err := e.validate(&req); err != nil {
-		return nil, err
-	}
-	r, err := e.newRun(ctx, req)
+	tickets, err := e.SubmitChoices(ctx, req, 1, nil)
 	if err != nil {
 		return nil, err
 	}
+	return tickets[0], nil
+}
+
+// SubmitChoices queues n answers to one prompt, which is computed once. Choice i samples with
+// sample.ChoiceSeed(req.Sampling.Seed, i), so choice 0 is what Submit would give; each, when not nil, may change choice
+// i's request, all but its prompt and priority: choices must not share a Stopper.
+func (e *Engine) SubmitChoices(ctx context.Context, req Request, n int, each func(i int, choice *Request)) ([]*Ticket, error) {
+	if n < 1 || n > MaxChoices {
+		return nil, fmt.Errorf("n: %d choices, want 1 to %d", n, MaxChoices)
+	}
+	runs, tickets := make([]*run, n), make([]*Ticket, n)
+	for i := range n {
+		choice := req
+		choice.Sampling.Seed = sample.ChoiceSeed(req.Sampling.Seed, i)
+		if each != nil {
+			each(i, &choice)
+		}
+		choice.Prompt, choice.Priority = req.Prompt, req.Priority
+		if err := e.validate(&choice); err != nil {
+			return nil, err
+		}
+		r, err := e.newRun(ctx, choice)
+		if err != nil {
+			return nil, err
+		}
+		runs[i], tickets[i] = r, &Ticket{e: e, r: r, out: r.out}
+	}
+	runs[0].others = runs[1:]
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed {
@@ -169,13 +204,13 @@ func (e *Engine) Submit(ctx context.Context, req Request) (*Ticket, error) {
 	if len(e.queue) >= e.opts.QueueLimit {
 		return nil, fmt.Errorf("%w: %d requests wait, the limit", ErrQueueFull, len(e.queue))
 	}
-	r.order = e.order
-	e.order++
-	e.enqueue(r)
-	stop := context.AfterFunc(ctx, func() { e.mu.Lock(); e.wake.Broadcast(); e.mu.Unlock() })
-	r.unwatch = stop
+	for _, r := range runs {
+		r.order = e.order
+		e.order++
+	}
+	e.enqueue(runs[0])
 	e.wake.Broadcast()
-	return &Ticket{e: e, r: r, out: r.out}, nil
+	return tickets, nil
 }
 
 // loop steps while there is work and sleeps while there is none.
@@ -184,6 +219,7 @@ func (e *Engine) loop() {
 	for {
 		e.mu.Lock()
 		for len(e.queue) == 0 && len(e.active) == 0 && !e.closed {
+			e.checkIdle()
 			e.wake.Wait()
 		}
 		closed := e.closed
@@ -192,27 +228,46 @@ func (e *Engine) loop() {
 			e.abort(ErrClosed)
 			return
 		}
-		e.Step()
+		if !e.Step() {
+			time.Sleep(pauseTime)
+		}
 	}
 }
 
-// Step runs one pass: the due requests are admitted, their tokens scheduled, run, sampled and emitted. It belongs to the
-// engine's loop.
-func (e *Engine) Step() {
+// pauseTime is how long the loop waits for readers when every running answer is paused.
+const pauseTime = time.Millisecond
+
+// checkIdle verifies, when the options ask for it, that nothing is left of requests that have ended.
+func (e *Engine) checkIdle() {
+	if !e.opts.SelfCheck {
+		return
+	}
+	if err := e.cache.CheckIntegrity(); err != nil {
+		panic(err)
+	}
+	if free := e.cache.FreeBlocks(); free != e.idleBlocks {
+		panic(fmt.Sprintf("engine: %d of %d KV blocks free with no request running", free, e.idleBlocks))
+	}
+}
+
+// Step runs one pass: the due requests are admitted, their tokens scheduled, run, sampled and emitted. It reports false
+// when no request could run. It belongs to the engine's loop.
+func (e *Engine) Step() bool {
 	e.reap()
 	e.admit()
 	began := time.Now()
 	p := e.schedule()
 	if len(p.batch.Tokens) == 0 {
-		return
+		return false
 	}
 	scheduled := time.Now()
-	logits, err := e.model.Forward(&p.batch)
+	logits, err := e.forward(&p.batch)
 	ran := time.Now()
 	if err != nil {
 		e.fail(p, err)
-		return
+		return true
 	}
 	e.postprocess(p, logits)
 	e.passes.add(p, scheduled.Sub(began), ran.Sub(scheduled), time.Since(ran))
+	return true
 }

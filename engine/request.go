@@ -47,14 +47,27 @@ type Request struct {
 	// Reproducible asks for the very tokens that plain decoding gives for Sampling.Seed, whatever is guessed. Without it a
 	// sampled answer has the target's distribution, and guesses decide which of its draws comes out.
 	Reproducible bool
+
+	// Logprobs asks for the logarithm of each token's probability, TopLogprobs for those of the most probable tokens beside
+	// it. They are those of the raw logits, or with Sampling.LogprobsAfter those that the token was drawn with.
+	Logprobs    bool
+	TopLogprobs int // 0 to MaxTopLogprobs; more than 0 needs Logprobs
 }
+
+// MaxTopLogprobs is how many probable tokens a request may ask for.
+const MaxTopLogprobs = 64
+
+// MaxChoices is how many answers to one prompt a request may ask for.
+const MaxChoices = 128
 
 // Token is one step of an answer.
 type Token struct {
-	ID     int32
-	Finish Finish // set on the last one, which carries no ID when HasID is false
-	HasID  bool
-	Err    error // with FinishError and FinishCancelled
+	ID      int32
+	HasID   bool
+	Finish  Finish           // set on the last one, which carries no ID
+	Err     error            // with FinishError and FinishCancelled
+	Logprob float64          // natural logarithm, when Request.Logprobs asks for it
+	Top     []sample.Logprob // (TopLogprobs) in descending order
 }
 
 // Stats are the figures of one finished or running request.
@@ -90,8 +103,10 @@ type run struct {
 	Request
 	ctx     context.Context
 	ids     []int32 // prompt and every emitted token
+	others  []*run  // the other choices, until this one has the prompt's last logits
 	seq     *kvcache.Seq
 	sampler *sample.Sampler
+	learned float64 // the sampler's state before the current choice
 	dist    sample.Dist
 	spec    speculation
 	out     chan Token
@@ -101,7 +116,6 @@ type run struct {
 	arrived time.Time
 	started time.Time
 	first   time.Time
-	unwatch func() bool // stops watching ctx
 }
 
 // pending returns the tokens that the target has not seen yet: a prompt's rest, or the one token sampled last.
@@ -109,6 +123,15 @@ func (r *run) pending() []int32 { return r.ids[r.seq.Len():] }
 
 // emitted returns how many tokens of the answer exist.
 func (r *run) emitted() int { return len(r.ids) - len(r.Prompt) }
+
+// outBuffer is how many tokens of an answer may lie undelivered; the request pauses until its reader has caught up. It
+// holds more than one pass can emit.
+const outBuffer = 4 * maxGuesses
+
+// paused reports whether the reader is so far behind that another pass might not find room for its tokens and the end.
+func (r *run) paused() bool {
+	return cap(r.out)-len(r.out) < min(r.limit-len(r.ids), maxGuesses+1)+1
+}
 
 // validate checks a request against the model before any work is done.
 func (e *Engine) validate(req *Request) error {
@@ -123,6 +146,9 @@ func (e *Engine) validate(req *Request) error {
 		if id < 0 || int(id) >= vocab {
 			return fmt.Errorf("prompt[%d]: token %d is not in the vocabulary, ids go from 0 to %d", i, id, vocab-1)
 		}
+	}
+	if n := req.TopLogprobs; n < 0 || n > MaxTopLogprobs || n > 0 && !req.Logprobs {
+		return fmt.Errorf("top_logprobs: %d with logprobs %v, want 0 to %d and logprobs true", n, req.Logprobs, MaxTopLogprobs)
 	}
 	return nil
 }

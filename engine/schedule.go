@@ -3,12 +3,12 @@ package engine
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sort"
 	"time"
 
 	"quickdraft/kvcache"
 	"quickdraft/model"
-	"quickdraft/sample"
 )
 
 // plan is one pass: the batch for the model and which request each span belongs to. Its slices are reused.
@@ -47,7 +47,7 @@ type item struct {
 
 // newRun prepares a request that validate accepted.
 func (e *Engine) newRun(ctx context.Context, req Request) (*run, error) {
-	sampler, err := sample.New(req.Sampling, e.model.Config().Vocab)
+	sampler, err := e.samples.New(req.Sampling)
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +60,7 @@ func (e *Engine) newRun(ctx context.Context, req Request) (*run, error) {
 	}
 	r := &run{Request: req, ctx: ctx, sampler: sampler, arrived: time.Now(), limit: len(req.Prompt) + req.MaxTokens}
 	r.ids = append(make([]int32, 0, len(req.Prompt)+min(req.MaxTokens, 256)), req.Prompt...)
-	r.out = make(chan Token, req.MaxTokens+1)
+	r.out = make(chan Token, min(req.MaxTokens+1, outBuffer))
 	r.stats.PromptTokens = len(req.Prompt)
 	return r, nil
 }
@@ -85,19 +85,40 @@ func (r *run) before(o *run) bool {
 func (e *Engine) admit() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for len(e.queue) > 0 && len(e.active) < e.opts.MaxRunning {
-		r := e.queue[0]
-		if need := blocksFor(len(r.ids) + 1); need > e.cache.FreeBlocks()-e.owed() && len(e.active) > 0 {
+	for len(e.active) < e.opts.MaxRunning {
+		at := slices.IndexFunc(e.queue, func(r *run) bool { return !r.paused() })
+		if at < 0 || !e.start(e.queue[at]) {
 			return
 		}
-		e.queue = e.queue[1:]
-		r.seq = e.cache.NewSeq()
-		if r.started.IsZero() {
-			r.started = time.Now()
-			r.stats.Queued = r.started.Sub(r.arrived)
-		}
-		e.active = append(e.active, r)
+		e.queue = slices.Delete(e.queue, at, at+1)
 	}
+}
+
+// start gives r a sequence, with what the prefix cache has of its tokens, unless the blocks for the rest are missing: the
+// only running request may try all the same. Engine.mu is held.
+func (e *Engine) start(r *run) bool {
+	r.seq = e.cache.NewSeq()
+	cached := 0
+	if !e.opts.NoPrefix {
+		cached = r.seq.Adopt(r.ids[:len(r.ids)-1])
+	}
+	if len(e.active) > 0 && blocksFor(len(r.ids)+1)-cached/kvcache.BlockTokens > e.cache.FreeBlocks()-e.owed() {
+		r.seq.Free()
+		r.seq = nil
+		return false
+	}
+	if r.started.IsZero() {
+		r.begin(cached)
+	}
+	e.active = append(e.active, r)
+	return true
+}
+
+// begin notes when the first pass came, and the tokens of the prompt that need none. Engine.mu is held.
+func (r *run) begin(cached int) {
+	r.started = time.Now()
+	r.stats.Queued = r.started.Sub(r.arrived)
+	r.stats.CachedTokens = cached
 }
 
 // owed returns the blocks that admitted requests still need for tokens they already have.
@@ -116,10 +137,11 @@ func blocksFor(nTokens int) int { return (nTokens + kvcache.BlockTokens - 1) / k
 func (e *Engine) schedule() *plan {
 	p := &e.plan
 	p.reset()
+	e.makeWay()
 	sort.SliceStable(e.active, func(i, j int) bool { return e.active[i].before(e.active[j]) })
 	e.decoding = e.decoding[:0]
 	for _, r := range e.active {
-		if len(r.pending()) == 1 {
+		if len(r.pending()) == 1 && !r.paused() {
 			e.decoding = append(e.decoding, r)
 		}
 	}
@@ -140,7 +162,7 @@ func (e *Engine) schedule() *plan {
 	if nDecoding > 0 {
 		budget = min(budget, e.passes.chunkBeside())
 	}
-	for _, r := range append([]*run(nil), e.active...) {
+	for _, r := range slices.Clone(e.active) {
 		if budget <= 0 {
 			break
 		}
@@ -153,6 +175,21 @@ func (e *Engine) schedule() *plan {
 		}
 	}
 	return p
+}
+
+// makeWay sends answers back to the queue that wait for their readers while other requests wait for a place.
+func (e *Engine) makeWay() {
+	e.mu.Lock()
+	waiting := slices.ContainsFunc(e.queue, func(r *run) bool { return !r.paused() })
+	e.mu.Unlock()
+	if !waiting {
+		return
+	}
+	for _, r := range slices.Clone(e.active) {
+		if r.paused() {
+			e.preempt(r)
+		}
+	}
 }
 
 // add gives r's next n pending tokens a span of the pass.
@@ -222,7 +259,11 @@ func (e *Engine) preempt(r *run) {
 // drop takes r out of the running set and frees its blocks.
 func (e *Engine) drop(r *run) {
 	r.endSession()
-	r.seq.Free()
+	if e.opts.NoPrefix {
+		r.seq.Free()
+	} else {
+		r.seq.Release(r.ids)
+	}
 	r.seq = nil
 	for i, o := range e.active {
 		if o == r {

@@ -79,7 +79,7 @@ type speculation struct {
 
 // speculates reports whether r may have guesses in this pass.
 func (e *Engine) speculates(r *run) bool {
-	if e.opts.Spec.Drafter == nil || r.NoSpec || r.spec.off {
+	if e.opts.Spec.Drafter == nil || r.NoSpec || r.spec.off || len(r.others) > 0 {
 		return false
 	}
 	if r.spec.session == nil {
@@ -118,7 +118,9 @@ func (e *Engine) propose(decoding []*run) {
 	for _, r := range decoding {
 		if err != nil {
 			r.spec.tree.Reset()
+			e.mu.Lock()
 			r.stats.Spec.Failed++
+			e.mu.Unlock()
 		}
 		e.trim(r)
 	}
@@ -191,11 +193,13 @@ func (e *Engine) accept(it item, logits tensor.F32) {
 	var err error
 	for why == "" {
 		var id, child int32
-		if id, child, err = e.choose(r, t, node, logits.Row(it.logitsRow+int(node)+1)); err != nil {
+		row := logits.Row(it.logitsRow + int(node) + 1)
+		r.learned = r.sampler.State()
+		if id, child, err = e.choose(r, t, node, row); err != nil {
 			why = FinishError
 			break
 		}
-		why = e.take(r, id)
+		why, err = e.take(r, id, row)
 		if child < 0 {
 			break
 		}
@@ -211,6 +215,7 @@ func (e *Engine) accept(it item, logits tensor.F32) {
 		r.seq.Move(int(n)+1, k+1)
 	}
 	r.seq.Commit(1 + len(r.spec.path))
+	e.publish(r)
 	if why != "" {
 		e.finish(r, why, err)
 	}

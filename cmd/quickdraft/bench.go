@@ -4,20 +4,19 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"time"
 
 	"github.com/spf13/cobra"
 
+	"quickdraft/bench"
 	"quickdraft/engine"
-	"quickdraft/machine"
 	"quickdraft/sample"
+	"quickdraft/tensor"
 )
 
 // benchResult is what quickdraft bench prints.
 type benchResult struct {
+	bench.Head
 	Model            string  `json:"model"`
-	Machine          string  `json:"machine"`
-	Threads          int     `json:"threads"`
 	PrefillPerSecond float64 `json:"prefill_tokens_per_second"`
 	DecodePerSecond  float64 `json:"decode_tokens_per_second"`
 	WeightGBps       float64 `json:"weight_gbps"`
@@ -57,6 +56,7 @@ func benchCommand() *cobra.Command {
 	cmd.Flags().IntVarP(&nDecode, "predict", "n", 48, "tokens to decode")
 	cmd.Flags().IntVarP(&repeat, "repeat", "r", 3, "repetitions; the median is printed")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.AddCommand(benchRoofline(), benchDecode(), benchVerify(), benchPrefill())
 	return cmd
 }
 
@@ -67,9 +67,16 @@ func benchModel(ctx context.Context, m *loaded, nPrompt, nDecode, repeat int) (b
 	for i := range prompt {
 		prompt[i] = int32(rng.IntN(m.text.Tokenizer.VocabSize()))
 	}
-	var prefill, decode, dram []float64
+	pool := tensor.NewPool(m.Threads())
+	defer pool.Close()
+	limits, err := bench.NewLimits(pool)
+	if err != nil {
+		return benchResult{}, err
+	}
+	defer limits.Close()
+	var prefill, decode []float64
 	for range repeat {
-		dram = append(dram, machine.ReadBandwidth(m.Threads(), 256<<20, 200*time.Millisecond))
+		limits.Measure()
 		ticket, err := m.Submit(ctx, engine.Request{Prompt: prompt, MaxTokens: nDecode, IgnoreEOS: true, Sampling: sample.Greedy()})
 		if err != nil {
 			return benchResult{}, err
@@ -83,9 +90,9 @@ func benchModel(ctx context.Context, m *loaded, nPrompt, nDecode, repeat int) (b
 		prefill, decode = append(prefill, fig.PromptPerSecond), append(decode, fig.DecodePerSecond)
 	}
 	res := benchResult{
-		Model: m.path, Machine: machine.Describe(), Threads: m.Threads(),
-		PrefillPerSecond: median(prefill), DecodePerSecond: median(decode), DRAMGBps: median(dram),
-		Spread: spread(decode),
+		Head: bench.NewHead(m.Threads()), Model: m.path,
+		PrefillPerSecond: bench.Median(prefill), DecodePerSecond: bench.Median(decode), DRAMGBps: bench.Median(limits.DRAM),
+		Spread: bench.Spread(decode),
 	}
 	res.WeightGBps = res.DecodePerSecond * float64(m.Model().WeightBytes()) / 1e9
 	res.BandwidthShare = res.WeightGBps / res.DRAMGBps
@@ -93,8 +100,8 @@ func benchModel(ctx context.Context, m *loaded, nPrompt, nDecode, repeat int) (b
 }
 
 func (r benchResult) print() {
-	fmt.Printf("machine   %s\n", r.Machine)
-	fmt.Printf("model     %s, %d threads\n", r.Model, r.Threads)
+	fmt.Println(r.Head)
+	fmt.Printf("model     %s\n", r.Model)
 	fmt.Printf("prefill   %8.1f tokens/s\n", r.PrefillPerSecond)
 	fmt.Printf("decode    %8.1f tokens/s (spread %.0f %%)\n", r.DecodePerSecond, 100*r.Spread)
 	fmt.Printf("weights   %8.1f GB/s\n", r.WeightGBps)

@@ -32,6 +32,12 @@ type Config struct {
 	AttnSoftcap  float32 // 0: none
 	LogitSoftcap float32 // 0: none
 
+	Experts, ExpertsUsed int // of a mixture: experts in a layer, and of these the ones that a token uses; 0: dense
+	ExpertFF, SharedFF   int // widths of an expert, and of the expert that every token uses
+
+	NormTopK    bool   // the weights of a token's experts are made to add up to 1
+	DenseLayers []bool // per layer: no mixture; nil where none or all are
+
 	EmbedScale, ResidualScale, LogitScale float32 // Granite's factors
 	NoRope                                []bool  // per layer: no rope; nil where all layers have one
 	Windows                               []int   // per layer: a token sees itself and the window-1 before it; 0 is everything

@@ -35,7 +35,7 @@ const (
 
 // decoders are the decoder-only models of the golden set.
 var decoders = []string{
-	"gemma", "gemma2", "granite", "olmo2", "phi3", "phi3-longrope", "smollm3", "gemma3-text", "llama-bias-linear-bf16", "llama-untied", "llama3-rope", "mistral", "qwen2", "qwen2-yarn", "qwen3",
+	"gemma", "gemma2", "granite", "mixtral", "qwen2-moe", "qwen3-moe", "olmo2", "phi3", "phi3-longrope", "smollm3", "gemma3-text", "llama-bias-linear-bf16", "llama-untied", "llama3-rope", "mistral", "qwen2", "qwen2-yarn", "qwen3",
 }
 
 func TestGoldenArchs(t *testing.T) {

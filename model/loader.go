@@ -57,6 +57,16 @@ func (l *loader) mat(name string, rows, cols int) *tensor.Mat {
 	return l.pack(t, nil, 1)
 }
 
+// matF32 is a small matrix that stays float32 whatever the file's type.
+func (l *loader) matF32(name string, rows, cols int) *tensor.Mat {
+	t, ok := l.raw(name, rows, cols)
+	if !ok {
+		return nil
+	}
+	m, err := tensor.NewMatF32(t.name, t.typ, t.rows, t.cols, t.data, nil, l.pool)
+	return l.keep(t, m, err, 1)
+}
+
 // rows is the part [from, from+n) of a matrix whose rows hold several projections, (all, cols).
 func (l *loader) rows(name string, from, n, all, cols int) *tensor.Mat {
 	t, ok := l.raw(name, all, cols)
@@ -102,6 +112,11 @@ func (l *loader) pack(t rawTensor, rowAt func(int) int, share float64) *tensor.M
 			l.store.put(m)
 		}
 	}
+	return l.keep(t, m, err, share)
+}
+
+// keep takes a packed matrix over.
+func (l *loader) keep(t rawTensor, m *tensor.Mat, err error, share float64) *tensor.Mat {
 	if err != nil {
 		l.err = fmt.Errorf("%s: %w", l.cfg.File, err)
 		return nil

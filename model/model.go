@@ -46,11 +46,13 @@ type forwarder interface {
 
 // architecture is what a file of this package registers.
 type architecture struct {
-	modelTypes []string // model_type in config.json; the GGUF name is the key of the registry
-	names      hfNames  // Hugging Face's tensor names
-	pairedRope bool     // GGUF files of this architecture hold q and k rows permuted for a rope over neighbouring pairs
-	normPlus1  bool     // Hugging Face's norms are applied as 1+w; GGUF holds the sum
-	activation string   // hidden_act that Forward computes
+	modelTypes []string                // model_type in config.json
+	ggufName   string                  // general.architecture, where it is not the registry's key
+	claims     func(f *gguf.File) bool // says that a file of ggufName is meant; nil: none is, or the key is the name
+	names      hfNames                 // Hugging Face's tensor names
+	pairedRope bool                    // GGUF files of this architecture hold q and k rows permuted for a rope over neighbouring pairs
+	normPlus1  bool                    // Hugging Face's norms are applied as 1+w; GGUF holds the sum
+	activation string                  // hidden_act that Forward computes
 	configure  func(f *fields, c *Config)
 	build      func(l *loader) forwarder
 }
@@ -121,10 +123,16 @@ func LoadGGUF(f *gguf.File, o Options) (*Model, error) {
 		return nil, fmt.Errorf("%s: general.architecture: missing, or not a string", f.Path())
 	}
 	arch, ok := architectures[name]
+	key := name
+	for other, a := range architectures {
+		if a.ggufName == name && a.claims(f) {
+			key, arch, ok = other, a, true
+		}
+	}
 	if !ok {
 		return nil, fmt.Errorf("%s: general.architecture = %q: want one of %s", f.Path(), name, strings.Join(Architectures(), ", "))
 	}
-	return load(name, arch, ggufFields(f, name), &ggufWeights{file: f}, o)
+	return load(key, arch, ggufFields(f, name), &ggufWeights{file: f}, o)
 }
 
 // LoadSafetensors is Load for an open checkpoint. The model keeps nothing of it.

@@ -81,6 +81,9 @@ func (m *olmo2) forward(p *pass) {
 	c.Embed(p.x, m.embed, p.tokens, 1)
 	p.mark(-1, p.x)
 	for i := range m.layers {
+		if p.skips(i) {
+			continue
+		}
 		l := &m.layers[i]
 		c.MatMuls(p.x, tensor.Proj{Dst: p.q, W: l.q}, tensor.Proj{Dst: p.k, W: l.k}, tensor.Proj{Dst: p.v, W: l.v})
 		c.RMSNorm(p.q, p.q, l.qNorm, m.eps)

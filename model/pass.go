@@ -73,13 +73,14 @@ type pass struct {
 // activations are the buffers that decoder layers share.
 type activations struct {
 	x, h     tensor.F32 // (n, Dim): the residual stream; a layer's input or output
+	ffn      tensor.F32 // (n, Dim): what a mixture makes of h
 	q, att   tensor.F32 // (n, Heads*HeadDim)
 	k, v     tensor.F32 // (n, KVHeads*HeadDim)
 	gate, up tensor.F32 // (n, FF)
 }
 
 func (a *activations) each(f func(*tensor.F32)) {
-	for _, m := range []*tensor.F32{&a.x, &a.h, &a.q, &a.att, &a.k, &a.v, &a.gate, &a.up} {
+	for _, m := range []*tensor.F32{&a.x, &a.h, &a.ffn, &a.q, &a.att, &a.k, &a.v, &a.gate, &a.up} {
 		f(m)
 	}
 }
@@ -87,7 +88,7 @@ func (a *activations) each(f func(*tensor.F32)) {
 // newPass allocates the activations for passes of up to maxTokens tokens.
 func (m *Model) newPass(maxTokens int) error {
 	c := &m.config
-	widths := []int{c.Dim, c.Dim, c.Heads * c.HeadDim, c.Heads * c.HeadDim, c.KVHeads * c.HeadDim, c.KVHeads * c.HeadDim, c.FF, c.FF}
+	widths := []int{c.Dim, c.Dim, c.Dim, c.Heads * c.HeadDim, c.Heads * c.HeadDim, c.KVHeads * c.HeadDim, c.KVHeads * c.HeadDim, c.FF, c.FF}
 	bytes, i := 0, 0
 	for _, w := range widths {
 		bytes += tensor.F32Bytes(maxTokens, w)
@@ -96,7 +97,7 @@ func (m *Model) newPass(maxTokens int) error {
 	if err != nil {
 		return err
 	}
-	m.cpu = tensor.NewCPU(m.pool, maxTokens, max(c.Dim, c.FF, c.Heads*c.HeadDim))
+	m.cpu = tensor.NewCPU(m.pool, maxTokens, max(c.Dim, c.FF, c.Heads*c.HeadDim, c.ExpertFF, c.SharedFF))
 	m.pass = pass{cpu: m.cpu, max: maxTokens, arena: arena, posFull: make([]int32, maxTokens), reachFull: make([]int32, maxTokens)}
 	m.pass.full.each(func(b *tensor.F32) {
 		*b = arena.F32(maxTokens, widths[i])

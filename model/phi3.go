@@ -106,6 +106,9 @@ func (m *phi3) forward(p *pass) {
 	c.Embed(p.x, m.embed, p.tokens, 1)
 	p.mark(-1, p.x)
 	for i := range m.layers {
+		if p.skips(i) {
+			continue
+		}
 		l := &m.layers[i]
 		c.RMSNorm(p.h, p.x, l.attnNorm, m.eps)
 		c.MatMuls(p.h, tensor.Proj{Dst: p.q, W: l.q}, tensor.Proj{Dst: p.k, W: l.k}, tensor.Proj{Dst: p.v, W: l.v})

@@ -45,9 +45,15 @@ func (d *Suffix) Propose(rounds []Round) error {
 	for i := range rounds {
 		r := &rounds[i]
 		s := r.Session.(*suffixSession)
-		guesses := s.predict(r.IDs[len(s.own.text):])
+		text, end, n := s.predict(r.IDs[len(s.own.text):])
 		parent := int32(-1)
-		for _, id := range guesses[:min(len(guesses), r.Budget.Nodes, r.Budget.Depth)] {
+		for i := range min(n, r.Budget.Nodes, r.Budget.Depth) {
+			id := int32(0)
+			if at := end + i; at < len(text) {
+				id = text[at]
+			} else {
+				id = r.Tree.IDs[at-len(text)] // the occurrence runs into the end: what repeats goes on repeating
+			}
 			parent = r.Tree.Add(id, parent, nil)
 		}
 	}
@@ -73,30 +79,30 @@ func (s *suffixSession) Committed(ids []int32) {
 	}
 }
 
-// predict returns the continuation of the longest match, given the tokens beyond those that were committed.
-func (s *suffixSession) predict(beyond []int32) []int32 {
-	length, end := s.match, s.end
+// predict returns where the longest match goes on, and how far to follow it, given the tokens beyond the committed ones.
+func (s *suffixSession) predict(beyond []int32) (text []int32, end, n int) {
+	length, at := s.match, s.end
 	if len(beyond) > 0 && len(s.own.text) > 0 {
 		m := suffixMatch{s.own.states[s.own.last].link, length}
 		for _, id := range beyond {
 			m = s.own.step(m, id)
 		}
-		length, end = m.length, s.own.states[m.state].end
+		length, at = m.length, s.own.states[m.state].end
 	}
-	text := s.own.text
+	text = s.own.text
 	if s.d.corpus != nil {
 		m := s.corpus
 		for _, id := range beyond {
 			m = s.d.corpus.step(m, id)
 		}
-		if at := s.d.corpus.states[m.state].end; m.length > length && int(at) < len(s.d.corpus.text) {
-			length, end, text = m.length, at, s.d.corpus.text
+		if end := s.d.corpus.states[m.state].end; m.length > length && int(end) < len(s.d.corpus.text) {
+			length, at, text = m.length, end, s.d.corpus.text
 		}
 	}
-	if length == 0 {
-		return nil
+	if length == 0 || int(at) == len(text) {
+		return nil, 0, 0
 	}
-	return text[end:min(len(text), int(end)+reach(int(length)))]
+	return text, int(at), reach(int(length))
 }
 
 // reach is how far a match of n tokens is trusted: a single token says little about more than the next one, and a match

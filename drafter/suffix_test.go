@@ -64,6 +64,9 @@ func TestSuffixReachFollowsTheMatch(t *testing.T) {
 	require.Empty(t, proposal(t, d, ids[:14], deep).IDs)
 	require.Equal(t, []int32{9}, proposal(t, d, []int32{5, 7, 5, 9, 5}, deep).IDs, "the latest occurrence counts")
 
+	require.Equal(t, []int32{4, 4, 4, 4}, proposal(t, d, []int32{1, 4, 4, 4}, deep).IDs, "a loop goes on")
+	require.Equal(t, []int32{2, 3, 2, 3, 2, 3}, proposal(t, d, []int32{2, 3, 2, 3, 2, 3}, Budget{Nodes: 6, Depth: 6}).IDs)
+
 	s, _ := d.NewSession()
 	s.Committed(ids[:15])
 	tree := &Tree{}
@@ -78,7 +81,7 @@ func TestSuffixCorpus(t *testing.T) {
 	require.Positive(t, d.Bytes())
 	deep := Budget{Nodes: 16, Depth: 16}
 	require.Equal(t, []int32{53, 54, 55, 1, 2, 9}, proposal(t, d, []int32{7, 50, 51, 52}, deep).IDs)
-	require.Equal(t, []int32{3, 1, 2}, proposal(t, d, []int32{1, 2, 3, 1, 2}, deep).IDs, "the request's own text wins a tie")
+	require.Equal(t, []int32{3, 1, 2, 3}, proposal(t, d, []int32{1, 2, 3, 1, 2}, deep).IDs, "the request's own text wins a tie")
 	_, err = NewSuffix(make([]int32, maxCorpus+1))
 	require.ErrorContains(t, err, "corpus of 67108865 tokens")
 }

@@ -191,7 +191,7 @@ func TestEveryDrafterWorks(t *testing.T) {
 
 // TestEveryDrafterKeepsTheDistribution compares the last three of four sampled tokens with those of plain decoding.
 func TestEveryDrafterKeepsTheDistribution(t *testing.T) {
-	const nSeeds = 1500
+	const nSeeds = 1000
 	counts := func(e *Engine, from int) map[[3]int32]float64 {
 		seen := map[[3]int32]float64{}
 		for at := 0; at < nSeeds; at += 50 {

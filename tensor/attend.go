@@ -27,7 +27,7 @@ const maxGroup = 16
 //
 // over the visible positions p alone: hidden ones are skipped, so a tree node gets the bits that a chain would give.
 func (c *CPU) Attend(dst, q F32, spans []KVSpan, p AttnParams) {
-	t := &c.attend
+	t, began := &c.attend, c.watch.begin()
 	mustSame("Attend", dst, q)
 	if p.HeadDim < 1 || p.KVHeads < 1 || p.Heads%p.KVHeads != 0 || q.Cols != p.Heads*p.HeadDim {
 		panic(fmt.Sprintf("tensor: Attend of %d columns with %+v", q.Cols, p))
@@ -50,6 +50,7 @@ func (c *CPU) Attend(dst, q F32, spans []KVSpan, p AttnParams) {
 	t.split()
 	t.next.Store(0)
 	c.run(t, work*q.Cols)
+	c.watch.attended(began)
 }
 
 // attendTask is the work of one Attend call: groups of (row, head) pairs that the workers take one by one. The result

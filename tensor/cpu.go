@@ -17,6 +17,7 @@ type CPU struct {
 	flat   flatTask
 	attend attendTask
 	tables ropeTables
+	watch  *Watch // nil: nobody looks on
 }
 
 // NewCPU returns the operations for passes of at most maxTokens tokens and matrices of at most maxCols columns.

@@ -28,7 +28,7 @@ func (c *CPU) MatMul(dst F32, w *Mat, x F32) {
 // MatMuls multiplies several matrices with the same x, (tokens, Cols): activations are quantised once and the workers
 // are woken once. Each result is a function of its row of x and of the matrix alone.
 func (c *CPU) MatMuls(x F32, out ...Proj) {
-	t := &c.mm
+	t, began := &c.mm, c.watch.begin()
 	if len(out) > maxProj || x.Rows > c.maxTokens {
 		panic(fmt.Sprintf("tensor: MatMuls of %d matrices and %d tokens, at most %d and %d", len(out), x.Rows, maxProj,
 			c.maxTokens))
@@ -48,6 +48,7 @@ func (c *CPU) MatMuls(x F32, out ...Proj) {
 	}
 	t.splitTokens()
 	c.run(t, t.bytes*x.Rows)
+	c.watch.multiplied(began, t)
 }
 
 // matmulTask is the work of one MatMuls call.

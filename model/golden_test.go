@@ -58,6 +58,34 @@ func TestGoldenArchs(t *testing.T) {
 	golden.Count(t, "archs", cases/2)
 }
 
+// TestGoldenArchsInPieces feeds a prompt at once, in pieces of 7 and token by token: the same bits, in both paths.
+func TestGoldenArchsInPieces(t *testing.T) {
+	root := golden.Dir(t, "archs")
+	for _, name := range decoders {
+		for _, f32 := range []bool{false, true} {
+			m := loadModel(t, filepath.Join(root, name), Options{F32: f32, MaxBatch: 64})
+			var g archGolden
+			golden.ReadJSON(t, filepath.Join(root, name, "goldens.json"), &g)
+			ids := g.Sequences[2].InputIDs
+			want := feed(t, m, newSeq(t, m, len(ids)), ids)
+			for _, piece := range []int{7, 1} {
+				seq := newSeq(t, m, len(ids))
+				for at := 0; at < len(ids); at += piece {
+					b := &Batch{Tokens: ids[at:min(at+piece, len(ids))]}
+					b.Spans = []Span{{Seq: seq, N: len(b.Tokens), Prompt: len(ids)}}
+					for i := range b.Tokens {
+						b.Logits = append(b.Logits, int32(i))
+					}
+					logits, err := m.Forward(b)
+					require.NoError(t, err)
+					require.Equal(t, want[at:at+len(b.Tokens)], rows(logits), "%s: f32 %v, pieces of %d, at %d", name, f32, piece, at)
+					seq.Commit(len(b.Tokens))
+				}
+			}
+		}
+	}
+}
+
 func checkSequence(t *testing.T, m *Model, g *archGolden, i int) {
 	s := &g.Sequences[i]
 	seq := newSeq(t, m, len(s.InputIDs)+len(s.Greedy)+1)

@@ -107,8 +107,7 @@ func (m *llama) forward(p *pass) {
 		c.MatMuls(p.h,
 			tensor.Proj{Dst: p.gate, W: l.gate, Bias: l.gateBias},
 			tensor.Proj{Dst: p.up, W: l.up, Bias: l.upBias})
-		c.SiLUMul(p.gate, p.gate, p.up)
-		c.MatMuls(p.gate, tensor.Proj{Dst: p.h, W: l.down, Bias: l.downBias})
+		c.MatMulSiLU(p.gate, p.up, tensor.Proj{Dst: p.h, W: l.down, Bias: l.downBias})
 		c.Add(p.x, p.h)
 		p.mark(i, p.x)
 	}

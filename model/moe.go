@@ -46,6 +46,14 @@ func configureExperts(f *fields, c *Config, hfWidth string) {
 
 const maxExperts = 1 << 12
 
+// dense says whether a layer has no mixture: config.json says so, GGUF has no router there.
+func (l *loader) dense(layer int) bool {
+	if l.fields.isGGUF {
+		return !l.has(fmt.Sprintf("blk.%d.ffn_gate_inp.weight", layer))
+	}
+	return l.cfg.DenseLayers[layer]
+}
+
 // experts loads the mixture of a layer.
 func (l *loader) experts(blk string, scratch *moeScratch, sumToOne bool) *moe {
 	c := l.cfg

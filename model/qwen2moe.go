@@ -99,7 +99,7 @@ func newQwen2MoE(l *loader) forwarder {
 			attn:     c.attention(i),
 			ffnNorm:  l.norm(blk+"ffn_norm.weight", c.Dim),
 		}
-		if c.DenseLayers[i] {
+		if l.dense(i) {
 			layer.gate = l.mat(blk+"ffn_gate.weight", c.FF, c.Dim)
 			layer.up = l.mat(blk+"ffn_up.weight", c.FF, c.Dim)
 			layer.down = l.mat(blk+"ffn_down.weight", c.Dim, c.FF)

@@ -82,13 +82,11 @@ func (r *runner) step(lanes []*lane) (tensor.F32, error) {
 			return tensor.F32{}, nil
 		}
 		logits, err := r.m.Forward(&r.batch)
-		var nan *model.NaNError
-		if errors.As(err, &nan) {
-			r.stopRows(nan.Rows)
-			continue // without them
-		}
 		if err != nil {
-			return tensor.F32{}, err
+			if !r.stopNaN(err) {
+				return tensor.F32{}, err
+			}
+			continue // without them
 		}
 		for i, l := range r.in {
 			n := r.batch.Spans[i].N
@@ -162,16 +160,22 @@ func (r *runner) pack(lanes []*lane) (more bool) {
 	return more
 }
 
-// stopRows stops the lanes that the batch's rows belong to.
-func (r *runner) stopRows(rows []int32) {
-	for _, row := range rows {
+// stopNaN stops the lanes whose logits were not numbers and reports whether that was the error.
+func (r *runner) stopNaN(err error) bool {
+	var nan *model.NaNError
+	if !errors.As(err, &nan) {
+		return false
+	}
+	for _, row := range nan.Rows {
 		at := int32(0)
 		for i, l := range r.in {
-			if n := int32(r.batch.Spans[i].N); row >= at && row < at+n && !l.stopped {
+			n := int32(r.batch.Spans[i].N)
+			if row >= at && row < at+n && !l.stopped {
 				r.counts.NaN++
 				l.stopped = true
 			}
-			at += int32(r.batch.Spans[i].N)
+			at += n
 		}
 	}
+	return true
 }

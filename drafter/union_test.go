@@ -1,0 +1,136 @@
+package drafter
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"quickdraft/sample"
+)
+
+// fixed proposes the same tree always.
+type fixed struct {
+	noSession
+	tree     Tree
+	err      error
+	observed *[]int32
+	closed   bool
+}
+
+func (d *fixed) Name() string                 { return "fixed" }
+func (d *fixed) Bytes() int64                 { return 3 }
+func (d *fixed) Close() error                 { d.closed = true; return nil }
+func (d *fixed) NewSession() (Session, error) { return d.session(), nil }
+func (d *fixed) session() Session {
+	if d.observed == nil {
+		return noSession{}
+	}
+	return fixedObserver{d: d}
+}
+
+func (d *fixed) Propose(rounds []Round) error {
+	for _, r := range rounds {
+		for i := range d.tree.IDs {
+			n := r.Tree.Add(d.tree.IDs[i], d.tree.Parents[i], d.tree.Q[i])
+			r.Tree.Guest[n] = d.tree.Guest[i]
+		}
+	}
+	return d.err
+}
+
+type fixedObserver struct {
+	noSession
+	d *fixed
+}
+
+func (o fixedObserver) Observed(t *Tree, argmax func(int32) int32) {
+	for i := int32(-1); int(i) < t.Len(); i++ {
+		*o.d.observed = append(*o.d.observed, argmax(i))
+	}
+}
+
+func chainOf(ids ...int32) (t Tree) {
+	for i, id := range ids {
+		t.Add(id, int32(i-1), nil)
+	}
+	return t
+}
+
+func TestUnionMergesPaths(t *testing.T) {
+	var seen []int32
+	a := &fixed{tree: chainOf(1, 2, 3, 4)}
+	b := &fixed{tree: chainOf(1, 2, 9, 8), observed: &seen}
+	c := &fixed{tree: chainOf(7, 7)}
+	c.tree.AddGuest(1, -1)
+	failing := &fixed{tree: chainOf(55), err: errors.New("no")}
+	d := NewUnion(a, b, failing, c)
+	require.Equal(t, "fixed+fixed+fixed+fixed", d.Name())
+	require.EqualValues(t, 12, d.Bytes())
+	s, err := d.NewSession()
+	require.NoError(t, err)
+	tree := &Tree{}
+	rounds := []Round{{Session: s, IDs: []int32{1}, Budget: Budget{Nodes: 16, Depth: 16}, Tree: tree}}
+	require.NoError(t, d.Propose(rounds))
+	require.Equal(t, []int32{1, 7, 2, 7, 3, 9, 1, 4, 8}, tree.IDs)
+	require.Equal(t, []int32{-1, -1, 0, 1, 2, 2, -1, 4, 5}, tree.Parents)
+	require.Equal(t, []bool{false, false, false, false, false, false, true, false, false}, tree.Guest)
+	s.(Observer).Observed(tree, func(n int32) int32 { return 100 + n })
+	require.Equal(t, []int32{99, 100, 102, 105, 108}, seen)
+
+	for nodes := range 10 { // smaller budgets give the beginning of the same tree
+		small := &Tree{}
+		rounds[0].Tree, rounds[0].Budget.Nodes = small, nodes
+		require.NoError(t, d.Propose(rounds))
+		require.Equal(t, tree.IDs[:min(nodes, 9)], append([]int32{}, small.IDs...))
+	}
+	rounds[0].Tree, rounds[0].Budget = &Tree{}, Budget{Nodes: 16, Depth: 1}
+	require.NoError(t, d.Propose(rounds))
+	require.Equal(t, []int32{1, 7, 1}, rounds[0].Tree.IDs)
+	rounds[0].Tree = &Tree{}
+	require.NoError(t, d.Close())
+	require.True(t, a.closed && b.closed && c.closed)
+
+	all := NewUnion(failing)
+	s, _ = all.NewSession()
+	rounds[0].Session = s
+	require.ErrorIs(t, all.Propose(rounds), failing.err)
+	require.Zero(t, rounds[0].Tree.Len())
+}
+
+func TestUnionRenormalisesSiblings(t *testing.T) {
+	q := &sample.Dist{IDs: []int32{1, 2, 3}, P: []float64{0.5, 0.25, 0.25}}
+	a, b := &fixed{tree: chainOf(1)}, &fixed{}
+	b.tree.Add(2, -1, q)
+	d := NewUnion(a, b)
+	s, _ := d.NewSession()
+	tree := &Tree{}
+	require.NoError(t, d.Propose([]Round{{Session: s, Budget: Budget{Nodes: 4, Depth: 4}, Tree: tree}}))
+	require.Equal(t, []int32{1, 2}, tree.IDs)
+	require.Nil(t, tree.Q[0])
+	require.Equal(t, []float64{0, 0.5, 0.5}, tree.Q[1].P)
+	require.Equal(t, []float64{0.5, 0.25, 0.25}, q.P, "the part's own distribution is not touched")
+}
+
+func TestRegistry(t *testing.T) {
+	m := tiny(t, "llama3-rope", 64)
+	require.Subset(t, Names(), []string{"adversarial", "crossvocab", "draft", "hierarchical", "layerskip", "lookahead", "ngram", "random", "suffix"})
+	for name, want := range map[string]string{
+		"nonsense":       `"nonsense" is unknown, want one of adversarial, crossvocab`,
+		"ngram+":         `"" is unknown`,
+		"draft":          "no draft model given",
+		"suffix+draft":   "no draft model given",
+		"hierarchical":   "no bigger draft model given",
+		"crossvocab":     "no translation",
+		"ngram+nonsense": `"nonsense" is unknown`,
+	} {
+		_, err := New(name, Config{Target: m})
+		require.ErrorContains(t, err, want)
+	}
+	_, err := New("ngram", Config{})
+	require.ErrorContains(t, err, "no target model")
+	d, err := New("ngram+suffix+lookahead", Config{Target: m})
+	require.NoError(t, err)
+	require.Equal(t, "ngram+suffix+lookahead", d.Name())
+	require.NoError(t, d.Close())
+}

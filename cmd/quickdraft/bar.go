@@ -9,12 +9,13 @@ import (
 	"golang.org/x/term"
 )
 
-// bar shows progress in bytes on a terminal and nothing elsewhere. It appears with the first Set.
+// bar shows progress in bytes, or in pieces with Count, on a terminal and nothing elsewhere. It appears with the first Set.
 type bar struct {
 	title    string
 	out      *os.File
 	progress *mpb.Progress
 	inner    *mpb.Bar
+	pieces   bool
 }
 
 func newBar(title string, out *os.File) *bar { return &bar{title: title, out: out} }
@@ -33,12 +34,22 @@ func (b *bar) Set(done, total int64) {
 	}
 	if b.inner == nil {
 		b.progress = mpb.New(mpb.WithOutput(b.out), mpb.WithWidth(50))
+		counters := decor.CountersKibiByte("% .1f / % .1f")
+		if b.pieces {
+			counters = decor.CountersNoUnit("%d / %d")
+		}
 		b.inner = b.progress.AddBar(total, mpb.BarRemoveOnComplete(),
-			mpb.PrependDecorators(decor.Name(b.title+" "), decor.CountersKibiByte("% .1f / % .1f")),
+			mpb.PrependDecorators(decor.Name(b.title+" "), counters),
 			mpb.AppendDecorators(decor.Percentage()))
 	}
 	b.inner.SetTotal(total, false)
 	b.inner.SetCurrent(done)
+}
+
+// Count shows done of total pieces.
+func (b *bar) Count(done, total int) {
+	b.pieces = true
+	b.Set(int64(done), int64(total))
 }
 
 // Note prints a line above the bar.

@@ -1,0 +1,141 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"quickdraft/eval"
+	"quickdraft/model"
+	"quickdraft/tensor"
+	"quickdraft/text"
+	"quickdraft/text/tokenizer"
+)
+
+// textFlags are the options of commands that feed a text file to a model.
+type textFlags struct {
+	modelFlags
+	file    string
+	windows int
+}
+
+func (f *textFlags) add(cmd *cobra.Command) {
+	f.weights = "native"
+	fl := cmd.Flags()
+	fl.StringVarP(&f.name, "model", "m", "", "model, named as for run")
+	fl.StringVarP(&f.file, "file", "f", "", "text file")
+	fl.IntVarP(&f.context, "ctx-size", "c", 512, "tokens of the windows that the text is cut into")
+	fl.IntVar(&f.windows, "windows", 0, "windows to read (0: all)")
+	fl.IntVarP(&f.threads, "threads", "t", 0, "worker threads (0: the physical cores this process may use)")
+	fl.BoolVar(&f.noTiles, "no-repack-cache", false, "repack the weights again instead of keeping them in the cache folder")
+}
+
+// opened is a model with a text as ids.
+type opened struct {
+	*model.Model
+	path string
+	ids  []int32
+	opts eval.Options
+	pool *tensor.Pool
+}
+
+func (o *opened) close() {
+	o.Model.Close()
+	o.pool.Close()
+}
+
+// openText loads the model and encodes the text.
+func (f *textFlags) openText(ctx context.Context) (*opened, error) {
+	if f.file == "" {
+		return nil, &usageError{errors.New("-f: want the file of a text")}
+	}
+	if f.windows < 0 {
+		return nil, &usageError{fmt.Errorf("--windows %d: want 1 or more, or 0 for all", f.windows)}
+	}
+	o, err := f.engineOptions()
+	if err != nil {
+		return nil, err
+	}
+	data, err := os.ReadFile(f.file)
+	if err != nil {
+		return nil, err
+	}
+	path, err := f.resolve(ctx)
+	if err != nil {
+		return nil, err
+	}
+	t, err := text.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	bar := newBar("loading", os.Stderr)
+	pool := tensor.NewPool(o.Threads)
+	m, err := model.Load(path, model.Options{Pool: pool, F32: o.F32, Progress: bar.Set, TilesDir: o.TilesDir, Note: bar.Note})
+	bar.Finish()
+	if err == nil {
+		c := m.Config()
+		err = c.CheckTokens(t.Tokenizer.VocabSize())
+	}
+	if err != nil {
+		pool.Close()
+		return nil, err
+	}
+	return &opened{Model: m, path: path, pool: pool, ids: t.Tokenizer.Encode(string(data), tokenizer.EncodeOptions{AddSpecial: true}), opts: f.evalOptions(t)}, nil
+}
+
+// evalOptions are the windows, with a begin-of-text token in each where the tokenizer puts one in front of texts.
+func (f *textFlags) evalOptions(t *text.Text) eval.Options {
+	o := eval.Options{Context: f.context, Windows: f.windows, BOS: -1}
+	if t.Tokenizer.AddsBOS() {
+		o.BOS = t.Tokenizer.BOS()
+	}
+	steps := newBar("windows", os.Stderr)
+	o.Progress = func(done, total int) {
+		steps.Count(done, total)
+		if done == total {
+			steps.Finish()
+		}
+	}
+	return o
+}
+
+// perplexityResult is what quickdraft perplexity prints.
+type perplexityResult struct {
+	Model   string `json:"model"`
+	Text    string `json:"text"`
+	Weights string `json:"weights"` // "native" or "f32"
+	*eval.Perplexity
+}
+
+func perplexityCommand() *cobra.Command {
+	var f textFlags
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "perplexity", Short: "Measure how well a model predicts a text", Args: cobra.NoArgs,
+		Long: "Cuts the text into windows and predicts the second half of each from what stands before it. The result is e to the\n" +
+			"mean negative log-likelihood, with its standard error. --weights f32 computes everything in float32, for comparison.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			m, err := f.openText(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer m.close()
+			p, err := eval.Measure(cmd.Context(), m.Model, m.ids, m.opts)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return printJSON(perplexityResult{m.path, f.file, f.weights, p})
+			}
+			_, err = fmt.Println(p)
+			return err
+		},
+	}
+	f.add(cmd)
+	cmd.Flags().StringVar(&f.weights, "weights", "native", `"native" or "f32": everything in float32, without activation quantisation`)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}

@@ -13,11 +13,12 @@ const (
 const trackedDepth = 16
 
 const (
-	recentDecay = 0.9   // a request's memory of a context, a round
+	recentDecay = 0.97  // a request's memory of a context, a round
+	idleDecay   = 0.97  // the same where it had no guesses
 	globalDecay = 0.995 // the memory over all requests
 	priorAccept = 0.6   // believed of a drafter that was never seen
-	priorWeight = 1.5   // observations that the prior is worth
-	levelWeight = 4     // observations that a wider estimate is worth against a narrower one
+	priorWeight = 4     // observations that the prior is worth
+	levelWeight = 8     // observations that a wider estimate is worth against a narrower one
 )
 
 // tally counts, per context and level, how often a guess whose predecessors were accepted was judged and accepted.
@@ -45,6 +46,18 @@ func (t *tally) add(context, levels, accepted int, decay float64) {
 	}
 }
 
+// fade lets a request's memory pale in a round in which it had no guesses: what it showed long ago says little.
+func (t *tally) fade() {
+	for c := range nContexts {
+		t.allJudged[c] *= idleDecay
+		t.allAccepted[c] *= idleDecay
+		for d := range trackedDepth {
+			t.judged[c][d] *= idleDecay
+			t.accepted[c][d] *= idleDecay
+		}
+	}
+}
+
 // shrink is the mean of n observations with k successes and of weight observations of a wider estimate.
 func shrink(k, n, wider, weight float64) float64 {
 	return (k + float64(weight*wider)) / (n + weight)
@@ -59,7 +72,6 @@ func estimate(recent, global *tally, context, level int) float64 {
 	}
 	d := min(level, trackedDepth-1)
 	p := shrink(accepted, judged, priorAccept, priorWeight)
-	p = shrink(global.allAccepted[context], global.allJudged[context], p, levelWeight)
 	p = shrink(global.accepted[context][d], global.judged[context][d], p, levelWeight)
 	p = shrink(recent.allAccepted[context], recent.allJudged[context], p, levelWeight)
 	return shrink(recent.accepted[context][d], recent.judged[context][d], p, levelWeight)

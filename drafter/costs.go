@@ -88,14 +88,11 @@ func (c *Costs) At(n int) float64 {
 	return c.clean[last-1] + float64(c.slope(last)*float64(n-last))
 }
 
-// slope is the cost of one more beyond count n, from the upper half of what lies below.
+// slope is the cost of one more beyond count n, from the upper half of what lies below it.
 func (c *Costs) slope(n int) float64 {
 	half := n / 2
-	if half < 1 {
-		if c.fromZero {
-			return c.clean[n-1]
-		}
-		return 0
+	if c.known == 1 || half < 1 {
+		return c.clean[n-1] / float64(n) // nothing else is known: as if each cost the same
 	}
 	return (c.clean[n-1] - c.clean[half-1]) / float64(n-half)
 }
@@ -133,9 +130,6 @@ func (c *Costs) rebuild() {
 		before = i + 1
 	}
 	rise := c.slope(before)
-	if before == c.known && before == 1 || !c.fromZero && c.known == 1 {
-		rise = c.clean[before-1] / float64(before) // nothing else is known: as if every token cost the same
-	}
 	for i := before; i < len(c.clean); i++ {
 		c.clean[i] = c.clean[before-1] + float64(rise*float64(i+1-before))
 	}

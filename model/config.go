@@ -38,6 +38,13 @@ type Config struct {
 	NormTopK    bool   // the weights of a token's experts are made to add up to 1
 	DenseLayers []bool // per layer: no mixture; nil where none or all are
 
+	EncoderLayers int   // of an encoder-decoder; 0: there is only a decoder
+	DecoderStart  int32 // token that a decoder's text begins with
+	RelBuckets    int   // of T5's position bias
+	RelDistance   int   // from which on distances count as one
+	ScaledLogits  bool  // T5: logits are multiplied by Dim^-0.5
+	Gated         bool  // T5: the feed-forward has a GELU gate instead of a ReLU
+
 	EmbedScale, ResidualScale, LogitScale float32 // Granite's factors
 	NoRope                                []bool  // per layer: no rope; nil where all layers have one
 	Windows                               []int   // per layer: a token sees itself and the window-1 before it; 0 is everything
@@ -61,14 +68,16 @@ const (
 func readConfig(name string, arch architecture, f *fields) (*Config, error) {
 	c := &Config{Arch: name, File: f.file}
 	c.Name = f.text(".general.name", "_name_or_path", "")
-	c.Layers = f.needInteger("block_count", "num_hidden_layers", 1, maxLayers)
-	c.Dim = f.needInteger("embedding_length", "hidden_size", 1, maxDim)
-	c.Heads = f.needInteger("attention.head_count", "num_attention_heads", 1, maxHeads)
+	c.Layers = f.needInteger("block_count", "num_hidden_layers|num_layers", 1, maxLayers)
+	c.Dim = f.needInteger("embedding_length", "hidden_size|d_model", 1, maxDim)
+	c.Heads = f.needInteger("attention.head_count", "num_attention_heads|num_heads", 1, maxHeads)
 	c.KVHeads = f.integer("attention.head_count_kv", "num_key_value_heads", c.Heads, 1, c.Heads)
-	c.HeadDim = f.integer("attention.key_length", "head_dim", c.Dim/c.Heads, 2, maxHeadDim)
-	c.FF = f.needInteger("feed_forward_length", "intermediate_size", 1, maxDim)
-	c.ContextLen = f.needInteger("context_length", "max_position_embeddings", 1, maxContext)
-	c.NormEps = float32(f.needNumber("attention.layer_norm_rms_epsilon", "rms_norm_eps", 0, 1))
+	c.HeadDim = f.integer("attention.key_length", "head_dim|d_kv", c.Dim/c.Heads, 2, maxHeadDim)
+	c.FF = f.needInteger("feed_forward_length", "intermediate_size|d_ff", 1, maxDim)
+	if c.ContextLen = f.integer("context_length", "max_position_embeddings|n_positions", arch.contextLen, 1, maxContext); c.ContextLen == 0 {
+		f.needInteger("context_length", "max_position_embeddings", 1, maxContext) // reports it as missing
+	}
+	c.NormEps = float32(f.needNumber("attention.layer_norm_rms_epsilon", "rms_norm_eps|layer_norm_epsilon", 0, 1))
 	c.AttnScale = rsqrt(c.HeadDim)
 	c.Windows = make([]int, c.Layers)
 	c.TiedOutput = f.flag("", "tie_word_embeddings", false)
@@ -124,7 +133,7 @@ func (c *Config) validate(arch architecture, f *fields) {
 	case c.Heads%c.KVHeads != 0:
 		f.fail("%s = %d: not a multiple of the %d key-value heads (%s)", heads, c.Heads, c.KVHeads,
 			f.label("attention.head_count_kv", "num_key_value_heads"))
-	case !f.has("attention.key_length", "head_dim") && c.Dim%c.Heads != 0:
+	case !f.has("attention.key_length", "head_dim|d_kv") && c.Dim%c.Heads != 0:
 		f.fail("%s = %d: does not divide the width %d (%s)", heads, c.Heads, c.Dim, f.label("embedding_length", "hidden_size"))
 	case c.HeadDim%2 != 0:
 		f.fail("%s = %d: want an even number", f.label("attention.key_length", "head_dim"), c.HeadDim)

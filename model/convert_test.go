@@ -167,7 +167,9 @@ func convertConfig(w *gguf.Writer, key string, c *Config) {
 	}
 	w.Set("general.architecture", arch)
 	w.Set("tokenizer.ggml.tokens", make([]string, c.Tokens))
-	w.Set("tokenizer.ggml.bos_token_id", uint32(c.BOS))
+	if c.BOS >= 0 {
+		w.Set("tokenizer.ggml.bos_token_id", uint32(c.BOS))
+	}
 	w.Set("tokenizer.ggml.eos_token_id", uint32(c.EOS[0]))
 	for key, n := range map[string]int{
 		"block_count": c.Layers, "context_length": c.ContextLen, "embedding_length": c.Dim, "feed_forward_length": c.FF,

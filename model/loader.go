@@ -185,6 +185,15 @@ func (l *loader) vec(name string, n int) []float32 {
 	return l.decode(t)
 }
 
+// values is a small matrix as float32, (rows, cols).
+func (l *loader) values(name string, rows, cols int) []float32 {
+	t, ok := l.raw(name, rows, cols)
+	if !ok {
+		return nil
+	}
+	return l.decode(t)
+}
+
 func (l *loader) decode(t rawTensor) []float32 {
 	format, ok := quant.Get(t.typ)
 	if !ok {

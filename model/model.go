@@ -44,6 +44,13 @@ type forwarder interface {
 	forward(p *pass)
 }
 
+// encoderDecoder is a forwarder whose sequences each continue an encoded input.
+type encoderDecoder interface {
+	encode(p *pass, seq *kvcache.Seq, tokens []int32)
+	encoded(seq *kvcache.Seq) bool
+	forget(seq *kvcache.Seq)
+}
+
 // architecture is what a file of this package registers.
 type architecture struct {
 	modelTypes []string                // model_type in config.json
@@ -53,6 +60,7 @@ type architecture struct {
 	pairedRope bool                    // GGUF files of this architecture hold q and k rows permuted for a rope over neighbouring pairs
 	normPlus1  bool                    // Hugging Face's norms are applied as 1+w; GGUF holds the sum
 	activation string                  // hidden_act that Forward computes
+	contextLen int                     // context of files that do not say theirs; 0: they must
 	configure  func(f *fields, c *Config)
 	build      func(l *loader) forwarder
 }

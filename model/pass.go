@@ -115,6 +115,13 @@ func (m *Model) Forward(b *Batch) (tensor.F32, error) {
 	if err := p.prepare(b, &m.config); err != nil {
 		return tensor.F32{}, err
 	}
+	if e, ok := m.arch.(encoderDecoder); ok {
+		for i, seq := range p.seqs {
+			if !e.encoded(seq) {
+				return tensor.F32{}, fmt.Errorf("batch span %d: its sequence has no input: Encode it first", i)
+			}
+		}
+	}
 	p.tracing = false
 	m.arch.forward(p)
 	if bad := p.badRows(); bad != nil {
@@ -123,6 +130,42 @@ func (m *Model) Forward(b *Batch) (tensor.F32, error) {
 		return tensor.F32{}, &NaNError{Rows: bad, Layer: p.firstNaN}
 	}
 	return p.logits, nil
+}
+
+// maxInput is the most tokens that an encoder takes: its attention is quadratic.
+const maxInput = 1 << 14
+
+// Encode runs the encoder of an encoder-decoder over the input that a sequence answers; Forward then continues from the
+// sequence's own tokens, the first of which is Config.DecoderStart. The encoded input is kept until Forget.
+func (m *Model) Encode(seq *kvcache.Seq, tokens []int32) error {
+	e, ok := m.arch.(encoderDecoder)
+	if !ok {
+		return fmt.Errorf("%s: architecture %s has no encoder", m.config.File, m.config.Arch)
+	}
+	if len(tokens) < 1 || len(tokens) > maxInput {
+		return fmt.Errorf("input of %d tokens: want 1 to %d", len(tokens), maxInput)
+	}
+	if err := checkTokens(tokens, m.config.Vocab); err != nil {
+		return fmt.Errorf("input %w", err)
+	}
+	e.encode(&m.pass, seq, tokens)
+	return nil
+}
+
+// Forget drops the encoded input of a sequence.
+func (m *Model) Forget(seq *kvcache.Seq) {
+	if e, ok := m.arch.(encoderDecoder); ok {
+		e.forget(seq)
+	}
+}
+
+func checkTokens(tokens []int32, vocab int) error {
+	for i, t := range tokens {
+		if t < 0 || int(t) >= vocab {
+			return fmt.Errorf("token %d has id %d: want 0 to %d", i, t, vocab-1)
+		}
+	}
+	return nil
 }
 
 // Hidden returns the wanted rows after the last norm, (len(b.Logits), Dim), of the last Forward.
@@ -134,10 +177,8 @@ func (p *pass) prepare(b *Batch, c *Config) error {
 	if n < 1 || n > p.max {
 		return fmt.Errorf("batch of %d tokens: want 1 to %d", n, p.max)
 	}
-	for i, t := range b.Tokens {
-		if t < 0 || int(t) >= c.Vocab {
-			return fmt.Errorf("batch token %d has id %d: want 0 to %d", i, t, c.Vocab-1)
-		}
+	if err := checkTokens(b.Tokens, c.Vocab); err != nil {
+		return fmt.Errorf("batch %w", err)
 	}
 	for _, row := range b.Logits {
 		if row < 0 || int(row) >= n {

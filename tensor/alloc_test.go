@@ -35,6 +35,8 @@ func TestNoAllocations(t *testing.T) {
 				c.RMSNormHeads(y, headDim, weight[:headDim], 1e-5)
 				c.Rope(y, headDim, pos, rope)
 				c.MatMul(q, w, x)
+				c.MatMulSiLU(y, x, Proj{Dst: q, W: w})
+				c.MatMulGELUTanh(y, x, Proj{Dst: q, W: w})
 				c.MatMuls(x, Proj{Dst: q, W: w}, Proj{Dst: y, W: f, Bias: weight})
 				spans = append(spans[:0], KVSpan{N: n, View: s.view, Parents: parents})
 				c.Attend(y, x, spans, p)
@@ -45,7 +47,16 @@ func TestNoAllocations(t *testing.T) {
 				c.Add(y, x)
 			}
 			pass()
-			require.Zero(t, testing.AllocsPerRun(5, pass), "%d tokens, %d workers", n, c.pool.N())
+			require.Zero(t, allocations(pass), "%d tokens, %d workers", n, c.pool.N())
 		}
 	}
+}
+
+// allocations is the smallest of three counts: a thread that the Go scheduler starts, once, allocates as well.
+func allocations(pass func()) float64 {
+	n := testing.AllocsPerRun(5, pass)
+	for range 2 {
+		n = min(n, testing.AllocsPerRun(5, pass))
+	}
+	return n
 }

@@ -20,9 +20,37 @@ const maxProj = 8
 // one kernel takes: it stays in the L2 cache beside the activations.
 const blockBytes = 256 << 10
 
+// Bytes of weights that a worker takes at a time: enough that reading goes on in long streams, little enough that all
+// workers end together (32 KiB are 1 to 2 microseconds of one core's share of the memory's bandwidth).
+const (
+	lowRun  = 32 << 10
+	highRun = blockBytes
+)
+
+// serialBlocks is the number of activation blocks that the caller quantises alone: a block takes 10 to 20 ns, a barrier
+// half a microsecond.
+const serialBlocks = 96
+
 // MatMul is dst = x * w^T: dst is (tokens, w.Rows), x is (tokens, w.Cols).
 func (c *CPU) MatMul(dst F32, w *Mat, x F32) {
 	c.MatMuls(x, Proj{Dst: dst, W: w})
+}
+
+// MatMulSiLU is SiLUMul(gate, gate, up) and MatMuls(gate, out), in one task.
+func (c *CPU) MatMulSiLU(gate, up F32, out Proj) {
+	c.matMulGated("MatMulSiLU", flatSiLU, gate, up, out)
+}
+
+// MatMulGELUTanh is GELUTanhMul(gate, gate, up) and MatMuls(gate, out), in one task.
+func (c *CPU) MatMulGELUTanh(gate, up F32, out Proj) {
+	c.matMulGated("MatMulGELUTanh", flatGELU, gate, up, out)
+}
+
+func (c *CPU) matMulGated(name string, op flatOp, gate, up F32, out Proj) {
+	mustSame(name, gate, up)
+	c.mm.gate, c.mm.up = op, up.Data
+	c.MatMuls(gate, out)
+	c.mm.up = nil
 }
 
 // MatMuls multiplies several matrices with the same x, (tokens, Cols): activations are quantised once and the workers
@@ -47,6 +75,11 @@ func (c *CPU) MatMuls(x F32, out ...Proj) {
 		panic(fmt.Sprintf("tensor: MatMuls of (%d, %d), more than NewCPU was told", x.Rows, x.Cols))
 	}
 	t.splitTokens()
+	t.shares.deal(t.bytes, lowRun, highRun)
+	t.prepared = t.up == nil && (!t.quantised || x.Rows*x.Cols <= serialBlocks*quant.ActBlockCols)
+	if t.prepared {
+		t.prepare(0, 1)
+	}
 	c.run(t, t.bytes*x.Rows)
 	c.watch.multiplied(began, t)
 }
@@ -60,6 +93,10 @@ type matmulTask struct {
 	nOut      int
 	bytes     int  // of all tiles
 	quantised bool // some matrix takes int8 activations
+	gate      flatOp
+	up        []float32 // x is to become gate(x)*up first; nil for none
+	prepared  bool      // the activations are ready before the workers begin
+	shares    shares    // of the bytes
 
 	chunks  [3]chunk    // the token counts of the kernels in use
 	acts    []byte      // (maxTokens, ActBytes(maxCols))
@@ -71,6 +108,7 @@ type chunk struct{ m, times int }
 
 func (t *matmulTask) init(pool *Pool, maxTokens, maxCols int, kernels *kernelSet) {
 	t.pool, t.kernels = pool, kernels
+	t.shares.parts = make([]workerShare, pool.N())
 	t.acts = make([]byte, maxTokens*quant.ActBytes(roundUp(maxCols, quant.ActBlockCols)))
 	t.scratch = make([][]float32, pool.N())
 	for i := range t.scratch {
@@ -92,16 +130,25 @@ func (t *matmulTask) splitTokens() {
 	}
 }
 
-// Do quantises a share of the activations, waits for the others, and multiplies a share of the tiles. Shares are
-// contiguous and equal in bytes over all matrices together.
+// Do prepares a share of the activations, waits for the others, and multiplies runs of tiles until none is left.
 func (t *matmulTask) Do(worker, nWorkers int) {
-	if t.quantised {
-		t.quantise(share(t.x.Rows*t.x.Cols/quant.ActBlockCols, worker, nWorkers))
+	if !t.prepared {
+		t.prepare(worker, nWorkers)
 		if nWorkers > 1 {
 			t.pool.Sync(1)
 		}
 	}
-	lo, hi := share(t.bytes, worker, nWorkers)
+	for {
+		lo, hi, ok := t.shares.take(worker)
+		if !ok {
+			return
+		}
+		t.multiplyBytes(lo, hi, t.scratch[worker])
+	}
+}
+
+// multiplyBytes multiplies the tiles that begin in bytes [lo, hi) of all matrices, one after the other.
+func (t *matmulTask) multiplyBytes(lo, hi int, scratch []float32) {
 	for i := range t.nOut {
 		w := t.out[i].W
 		n := w.nTiles()
@@ -109,13 +156,29 @@ func (t *matmulTask) Do(worker, nWorkers int) {
 		tile1 := min(max(ceilDiv(hi, w.tileSize), 0), n)
 		lo, hi = lo-len(w.Tiles), hi-len(w.Tiles)
 		if tile0 < tile1 {
-			t.multiply(i, tile0, tile1, t.scratch[worker])
+			t.multiply(i, tile0, tile1, scratch)
 		}
 	}
 }
 
-// quantise does blocks [lo, hi) of 32 columns, counted over all rows of x.
-func (t *matmulTask) quantise(lo, hi int) {
+// prepare gates and quantises a worker's share of x, in blocks of 32 columns counted over all rows.
+func (t *matmulTask) prepare(worker, nWorkers int) {
+	if !t.quantised && t.up == nil {
+		return
+	}
+	lo, hi := share(ceilDiv(t.x.Rows*t.x.Cols, quant.ActBlockCols), worker, nWorkers)
+	if t.up != nil {
+		from, to := lo*quant.ActBlockCols, min(hi*quant.ActBlockCols, t.x.Rows*t.x.Cols)
+		x := t.x.Data[from:to]
+		if t.gate == flatSiLU {
+			t.kernels.siluMul(x, x, t.up[from:to])
+		} else {
+			t.kernels.geluTanhMul(x, x, t.up[from:to])
+		}
+	}
+	if !t.quantised {
+		return
+	}
 	quant.QuantizeRow(t.acts[lo*quant.ActBlockBytes:hi*quant.ActBlockBytes],
 		t.x.Data[lo*quant.ActBlockCols:hi*quant.ActBlockCols])
 }

@@ -225,3 +225,29 @@ func TestNewMatRefuses(t *testing.T) {
 		}
 	}
 }
+
+// TestGatedMatMul compares the products of one task with the operations one after the other.
+func TestGatedMatMul(t *testing.T) {
+	rng := newRand(17)
+	for _, c := range cpus(t, 20, 512) {
+		for _, typ := range []gguf.Type{gguf.TypeQ4_0, gguf.TypeF32} {
+			for _, shape := range [][2]int{{1, 32}, {1, 512}, {5, 96}, {20, 512}} {
+				w := encode(t, rng, typ, 50, shape[1]).mat(t, c.pool)
+				gate, up := random(rng, shape[0], shape[1]), random(rng, shape[0], shape[1])
+				for name, op := range map[string][2]func(dst, gate F32){
+					"SiLU": {func(dst, g F32) { c.SiLUMul(g, g, up); c.MatMul(dst, w, g) },
+						func(dst, g F32) { c.MatMulSiLU(g, up, Proj{Dst: dst, W: w}) }},
+					"GELUTanh": {func(dst, g F32) { c.GELUTanhMul(g, g, up); c.MatMul(dst, w, g) },
+						func(dst, g F32) { c.MatMulGELUTanh(g, up, Proj{Dst: dst, W: w}) }},
+				} {
+					want, got := NewF32(shape[0], 50), NewF32(shape[0], 50)
+					x, y := clone(gate), clone(gate)
+					op[0](want, x)
+					op[1](got, y)
+					same(t, want, got, "%s, %v, %d workers", name, shape, c.pool.N())
+					same(t, x, y, "%s, gate, %v, %d workers", name, shape, c.pool.N())
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,6 @@
+//go:build !linux
+
+package tensor
+
+// pin does nothing: only Linux is told where threads belong.
+func pin(int, int) {}

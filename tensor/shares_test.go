@@ -1,0 +1,63 @@
+package tensor
+
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// sharesTask marks the units it takes; the first worker is slow.
+type sharesTask struct {
+	shares
+	taken []atomic.Int32
+	did   []int
+	slow  time.Duration
+}
+
+func (t *sharesTask) Do(worker, _ int) {
+	for {
+		lo, hi, ok := t.take(worker)
+		if !ok {
+			return
+		}
+		t.did[worker] += hi - lo
+		for i := lo; i < hi; i++ {
+			t.taken[i].Add(1)
+		}
+		if worker == 0 {
+			time.Sleep(t.slow)
+		}
+	}
+}
+
+func TestShares(t *testing.T) {
+	for workers := 1; workers <= 4; workers++ {
+		pool := NewPool(workers)
+		for _, n := range []int{0, 1, 2, 7, 100, 5000} {
+			task := &sharesTask{taken: make([]atomic.Int32, n), did: make([]int, workers)}
+			task.parts = make([]workerShare, workers)
+			for round := range 20 {
+				task.deal(n, 1+round%5, 10+100*round)
+				pool.Run(task)
+				for i := range task.taken {
+					require.Equal(t, int32(round+1), task.taken[i].Load(), "unit %d of %d", i, n)
+				}
+			}
+		}
+		pool.Close()
+	}
+}
+
+func TestSharesAreStolenFromASlowWorker(t *testing.T) {
+	const n = 10000
+	pool := NewPool(3)
+	defer pool.Close()
+	task := &sharesTask{taken: make([]atomic.Int32, n), did: make([]int, 3), slow: 20 * time.Millisecond}
+	task.parts = make([]workerShare, 3)
+	task.deal(n, 10, 100)
+	pool.Run(task)
+	require.Less(t, task.did[0], n/4)
+	require.Equal(t, n, task.did[0]+task.did[1]+task.did[2])
+}

@@ -119,7 +119,7 @@ func TestMeasureRoofline(t *testing.T) {
 	defer func() { workingSets = saved }()
 	res, err := MeasureRoofline(context.Background(), 2, 1)
 	require.NoError(t, err)
-	require.Len(t, res.Reads, 4)
+	require.Len(t, res.Reads, 6)
 	require.Len(t, res.Peaks, 2)
 	for _, row := range res.Reads {
 		require.Positive(t, row.GBps)

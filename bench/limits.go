@@ -11,9 +11,10 @@ import (
 )
 
 const (
-	// dramBytes is the memory that one measurement of the bandwidth reads: with a third-level cache of 32 MiB less than a
-	// tenth can come from there, and at 40 GB/s it takes 13 ms.
-	dramBytes = 512 << 20
+	// A measurement of the bandwidth of memory reads four times the last cache, within these bounds: at 40 GB/s the smaller
+	// takes 13 ms.
+	minDRAMBytes = 512 << 20
+	maxDRAMBytes = 2 << 30
 	// peakTime is about how long one measurement of the product peak takes.
 	peakTime = 2 * time.Millisecond
 	lineSize = 64
@@ -25,6 +26,9 @@ type Limit struct {
 	Peak float64 // 10^9 int8 multiply-adds a second; 0 where no instruction set level has a kernel
 }
 
+// dramBytes is the size of the buffer that stands for memory.
+func dramBytes() int { return min(max(4*machine.CacheBytes(3), minDRAMBytes), maxDRAMBytes) }
+
 // Limits measures with the workers that run a model's passes.
 type Limits struct {
 	pool       *tensor.Pool
@@ -34,9 +38,9 @@ type Limits struct {
 	DRAM, Peak []float64 // all that was measured
 }
 
-// NewLimits makes what the measurements need, half a gigabyte of memory that must be closed.
+// NewLimits makes what the measurements need, half a gigabyte of memory or more that must be closed.
 func NewLimits(pool *tensor.Pool) (*Limits, error) {
-	pages, err := machine.MapPages(dramBytes, true)
+	pages, err := machine.MapPages(dramBytes(), true)
 	if err != nil {
 		return nil, fmt.Errorf("no memory to measure the bandwidth of memory with: %w", err)
 	}

@@ -16,8 +16,8 @@ import (
 // readTime is about how long one measurement of a read bandwidth takes.
 const readTime = 15 * time.Millisecond
 
-// workingSets are the sizes, in MiB, whose read bandwidth is measured. The last is memory.
-var workingSets = []int{1, 4, 8, 12, 16, 20, 24, 28, 32, 48, 64, 128, dramBytes >> 20}
+// workingSets are the sizes, in MiB, whose read bandwidth is measured, beside that of memory.
+var workingSets = []int{1, 4, 8, 12, 16, 20, 24, 28, 32, 48, 64, 128}
 
 // ReadRow is the bandwidth of reading a working set over and over.
 type ReadRow struct {
@@ -73,7 +73,7 @@ type probeSet struct {
 // MeasureRoofline measures reads of all working sets and products with 1, 2, 4 .. and the given number of threads, and
 // the chain of matrices, once in each round.
 func MeasureRoofline(ctx context.Context, threads, rounds int) (*Roofline, error) {
-	pages, err := machine.MapPages(dramBytes, true)
+	pages, err := machine.MapPages(dramBytes(), true)
 	if err != nil {
 		return nil, fmt.Errorf("no memory to measure the bandwidth of memory with: %w", err)
 	}
@@ -87,6 +87,7 @@ func MeasureRoofline(ctx context.Context, threads, rounds int) (*Roofline, error
 		for _, mib := range workingSets {
 			sets = append(sets, &probeSet{pool: pool, threads: n, bytes: mib << 20})
 		}
+		sets = append(sets, &probeSet{pool: pool, threads: n, bytes: len(pages.Data)})
 	}
 	pool.Run(&fillTask{pages.Data})
 	chain, err := newChain(pool)

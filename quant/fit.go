@@ -2,9 +2,38 @@ package quant
 
 import "math"
 
-// Quantisers of the formats that have scales of scales. They minimise the plain squared error: first a scale (and a
-// minimum) for each group of weights is found by trying several roundings and solving for the best scale of each, then
-// the group scales are rounded to the block's, and at last the neighbours of each rounded scale are tried.
+// Quantisers of the formats that have scales of scales. They minimise the squared error, each weight's times its
+// importance: first a scale (and a minimum) for each group of weights is found by trying several roundings and solving for
+// the best scale of each, then the group scales are rounded to the block's, and at last the neighbours of each rounded
+// scale are tried.
+
+// encoder rounds the weights src to blocks; the importances w, as many, are finite and not negative. Nil is all the same.
+type encoder func(dst []byte, src, w []float32)
+
+// even is the encoder for weights that all count the same.
+func (e encoder) even(dst []byte, src []float32) { e(dst, src, nil) }
+
+// ones are the importances of a block whose weights all count the same. Multiplying by 1 is exact.
+var ones = func() (w [256]float32) {
+	for i := range w {
+		w[i] = 1
+	}
+	return w
+}()
+
+// importance returns the importances of n weights. Where none has any all count the same.
+func importance(w []float32, from, n int) []float32 {
+	if w == nil {
+		return ones[:n]
+	}
+	w = w[from:][:n]
+	for _, v := range w {
+		if v != 0 {
+			return w
+		}
+	}
+	return ones[:n]
+}
 
 // prod rounds a product of sums, which are kept in float64, so that no build fuses it with an addition.
 func prod(a, b float64) float64 { return float64(a * b) }
@@ -53,10 +82,11 @@ func (g *grid) nearest(v float32) float32 {
 	return float32(g.table[g.code(v)&15])
 }
 
-// fitScale returns the scale d for which d*grid comes nearest to x. The value of the largest magnitude is tried at
+// fitScale returns the scale d for which d*grid comes nearest to x, whose values have the importances w. The value of the largest magnitude is tried at
 // places around each of the peaks, the ends of the grid.
-func fitScale(x []float32, g *grid, peaks ...float32) float32 {
+func fitScale(x, w []float32, g *grid, peaks ...float32) float32 {
 	const steps = 10
+	w = w[:len(x)]
 	far := farthest(x)
 	if far == 0 || far-far != 0 {
 		return 0
@@ -67,10 +97,11 @@ func fitScale(x []float32, g *grid, peaks ...float32) float32 {
 		for step := -steps; step <= steps; step++ {
 			inv := float32((float64(peak) + prod(reach/steps, float64(step))) / float64(far))
 			var xv, vv float64
-			for _, v := range x {
+			for i, v := range x {
 				q := float64(g.nearest(v * inv))
-				xv += prod(float64(v), q)
-				vv += prod(q, q)
+				wq := prod(float64(w[i]), q)
+				xv += prod(float64(v), wq)
+				vv += prod(q, wq)
 			}
 			if gain := prod(xv, xv); vv > 0 && gain > prod(best, vv) {
 				best, scale = gain/vv, xv/vv
@@ -80,26 +111,26 @@ func fitScale(x []float32, g *grid, peaks ...float32) float32 {
 	return float32(scale)
 }
 
-// scaleError returns the squared error of x when it is rounded to d*grid.
-func scaleError(x []float32, g *grid, d float32) float64 {
-	inv := inverse(d)
+// scaleError returns the weighted squared error of x when it is rounded to d*grid.
+func scaleError(x, w []float32, g *grid, d float32) float64 {
+	inv, w := inverse(d), w[:len(x)]
 	var sum float64
-	for _, v := range x {
+	for i, v := range x {
 		e := float64(v) - float64(d*g.nearest(v*inv))
-		sum += prod(e, e)
+		sum += prod(float64(w[i]), prod(e, e))
 	}
 	return sum
 }
 
 // roundScale returns the integer in low..high whose product with d serves x best: the nearest to scale or a neighbour.
-func roundScale(x []float32, g *grid, d, scale float32, low, high int) int8 {
+func roundScale(x, w []float32, g *grid, d, scale float32, low, high int) int8 {
 	if d == 0 {
 		return 0
 	}
 	near := int((&grid{low: float32(low), high: float32(high)}).nearest(scale / d))
 	best, bestErr := near, math.Inf(1)
 	for sc := max(low, near-1); sc <= min(high, near+1); sc++ {
-		if e := scaleError(x, g, d*float32(sc)); e < bestErr {
+		if e := scaleError(x, w, g, d*float32(sc)); e < bestErr {
 			best, bestErr = sc, e
 		}
 	}
@@ -126,19 +157,19 @@ func (c coder) code(v float32) float32 {
 	return roundSmall(q)
 }
 
-// error returns the squared error of x under a.
-func (a affine) error(x []float32, top int) float64 {
+// error returns the weighted squared error of x under a.
+func (a affine) error(x, w []float32, top int) float64 {
 	var sum float64
-	c := a.coder(top)
-	for _, v := range x {
+	c, w := a.coder(top), w[:len(x)]
+	for i, v := range x {
 		e := float64(v) - float64(float32(a.scale*c.code(v))-a.low)
-		sum += prod(e, e)
+		sum += prod(float64(w[i]), prod(e, e))
 	}
 	return sum
 }
 
-// fitAffine finds the scale and minimum for codes 0..top.
-func fitAffine(x []float32, top int) affine {
+// fitAffine finds the scale and minimum for codes 0..top of x, whose values have the importances w.
+func fitAffine(x, w []float32, top int) affine {
 	const steps, stepSize = 12, 0.1 // the range is spread over top-1.2 .. top+1.2 codes
 	low, high := bounds(x)
 	low = min(low, 0)
@@ -149,28 +180,30 @@ func fitAffine(x []float32, top int) affine {
 	for step := -steps; step <= steps; step++ {
 		span := float64(top) + prod(stepSize, float64(step))
 		a := affine{scale: float32((float64(high) - float64(low)) / span), low: -low}
-		if a, e := a.solve(x, top); e < bestErr {
+		if a, e := a.solve(x, w, top); e < bestErr {
 			best, bestErr = a, e
 		}
 	}
-	if a, e := best.solve(x, top); e < bestErr {
+	if a, e := best.solve(x, w, top); e < bestErr {
 		return a
 	}
 	return best
 }
 
-// solve rounds x to codes under a and returns the scale and minimum that serve these codes best, with the squared error.
-func (a affine) solve(x []float32, top int) (affine, float64) {
-	n := float64(len(x))
-	c := a.coder(top)
-	var sumX, sumXX, sumQ, sumXQ, sumQQ float64
-	for _, v := range x {
-		x, q := float64(v), float64(c.code(v))
-		sumX += x
-		sumXX += prod(x, x)
-		sumQ += q
-		sumXQ += prod(x, q)
-		sumQQ += prod(q, q)
+// solve rounds x to codes under a and returns the scale and minimum that serve these codes best, with the weighted squared
+// error.
+func (a affine) solve(x, w []float32, top int) (affine, float64) {
+	c, w := a.coder(top), w[:len(x)]
+	var n, sumX, sumXX, sumQ, sumXQ, sumQQ float64 // sums of w times what their names say; n of w alone
+	for i, v := range x {
+		x, q, w := float64(v), float64(c.code(v)), float64(w[i])
+		wx, wq := prod(w, x), prod(w, q)
+		n += w
+		sumX += wx
+		sumXX += prod(x, wx)
+		sumQ += wq
+		sumXQ += prod(x, wq)
+		sumQQ += prod(q, wq)
 	}
 	scale, low := float64(a.scale), float64(a.low)
 	if det := prod(n, sumQQ) - prod(sumQ, sumQ); det > 0 {
@@ -180,14 +213,14 @@ func (a affine) solve(x []float32, top int) (affine, float64) {
 			scale, low = sumXQ/sumQQ, 0
 		}
 	}
-	// The sum of (scale*q - low - x)^2.
+	// The sum of w*(scale*q - low - x)^2.
 	e := sumXX + prod(prod(scale, scale), sumQQ) + prod(n, prod(low, low)) +
 		prod(2, prod(low, sumX)-prod(scale, sumXQ)-prod(prod(scale, low), sumQ))
 	return affine{float32(scale), float32(low)}, e
 }
 
 // roundAffine returns the integers in 0..high whose products with d and dmin serve x best.
-func roundAffine(x []float32, top int, a affine, d, dmin float32, high int) (sc, mn byte) {
+func roundAffine(x, w []float32, top int, a affine, d, dmin float32, high int) (sc, mn byte) {
 	near := func(v, unit float32) int {
 		if unit == 0 {
 			return 0
@@ -198,7 +231,7 @@ func roundAffine(x []float32, top int, a affine, d, dmin float32, high int) (sc,
 	bestErr := math.Inf(1)
 	for s := max(0, sc0-1); s <= min(high, sc0+1); s++ {
 		for m := max(0, mn0-1); m <= min(high, mn0+1); m++ {
-			if e := (affine{d * float32(s), dmin * float32(m)}).error(x, top); e < bestErr {
+			if e := (affine{d * float32(s), dmin * float32(m)}).error(x, w, top); e < bestErr {
 				sc, mn, bestErr = byte(s), byte(m), e
 			}
 		}

@@ -33,6 +33,10 @@ type Format struct {
 	Decode func(dst []float32, src []byte)
 	// Encode rounds len(src)/BlockSize blocks of one row to the format.
 	Encode func(dst []byte, src []float32)
+	// EncodeWeighted is Encode for weights of which some matter more: it makes the sum of w times the squared error small.
+	// The importances w, one a weight, must be finite and not negative. Nil for formats whose scale follows from the
+	// largest weights alone.
+	EncodeWeighted func(dst []byte, src, w []float32)
 	// Pack writes len(dst)/TileBytes consecutive tile blocks from the file blocks of 16 rows. A nil row becomes zeros.
 	Pack func(dst []byte, src *[TileRows][]byte)
 	// UnpackRow decodes row r of consecutive tile blocks, len(dst)/BlockSize of them: the bits that Decode gives.

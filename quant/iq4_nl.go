@@ -9,7 +9,7 @@ import "quickdraft/modelfile/gguf"
 //	 2  16 bytes q[j] | q[j+16]<<4            256  16 x f16 d
 var formatIQ4_NL = Format{
 	Type: gguf.TypeIQ4_NL, Name: "IQ4_NL", BlockSize: 32, BlockBytes: 18, TileBytes: q4_0Tile, scales: []int{0},
-	Decode: decodeIQ4_NL, Encode: encodeIQ4_NL, Pack: packQ4_0, UnpackRow: unpackIQ4_NL, DotRef: dotIQ4_NL,
+	Decode: decodeIQ4_NL, Encode: encoder(encodeIQ4_NL).even, EncodeWeighted: encodeIQ4_NL, Pack: packQ4_0, UnpackRow: unpackIQ4_NL, DotRef: dotIQ4_NL,
 }
 
 // tableIQ4 holds the values of the codes of IQ4_NL and IQ4_XS.
@@ -31,11 +31,11 @@ func decodeIQ4_NL(dst []float32, src []byte) {
 	}
 }
 
-func encodeIQ4_NL(dst []byte, src []float32) {
+func encodeIQ4_NL(dst []byte, src, w []float32) {
 	g := gridIQ4
 	for b := 0; b*32 < len(src); b++ {
 		block, x := dst[b*18:][:18], src[b*32:][:32]
-		d := putHalf(block, fitScale(x, g, g.low, g.high))
+		d := putHalf(block, fitScale(x, importance(w, b*32, 32), g, g.low, g.high))
 		inv := inverse(d)
 		for j := range 16 {
 			block[2+j] = g.code(x[j]*inv) | g.code(x[j+16]*inv)<<4

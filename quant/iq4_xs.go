@@ -11,7 +11,7 @@ import "quickdraft/modelfile/gguf"
 //	  8  8 x 16 bytes q[c] | q[c+16]<<4
 var formatIQ4_XS = Format{
 	Type: gguf.TypeIQ4_XS, Name: "IQ4_XS", BlockSize: 256, BlockBytes: 136, TileBytes: iq4xsTile, scales: []int{0},
-	Decode: decodeIQ4_XS, Encode: encodeIQ4_XS, Pack: packIQ4_XS, UnpackRow: unpackIQ4_XS, DotRef: dotIQ4_XS,
+	Decode: decodeIQ4_XS, Encode: encoder(encodeIQ4_XS).even, EncodeWeighted: encodeIQ4_XS, Pack: packIQ4_XS, UnpackRow: unpackIQ4_XS, DotRef: dotIQ4_XS,
 }
 
 const (
@@ -45,19 +45,19 @@ func decodeIQ4_XS(dst []float32, src []byte) {
 	}
 }
 
-func encodeIQ4_XS(dst []byte, src []float32) {
+func encodeIQ4_XS(dst []byte, src, w []float32) {
 	g := gridIQ4
 	for b := 0; b*256 < len(src); b++ {
 		block, x := dst[b*136:][:136], src[b*256:][:256]
 		clear(block)
 		var scales [kParts]float32
 		for j := range scales {
-			scales[j] = fitScale(x[j*32:][:32], g, g.low, g.high)
+			scales[j] = fitScale(x[j*32:][:32], importance(w, b*256+j*32, 32), g, g.low, g.high)
 		}
 		d := putHalf(block, farthest(scales[:])/-32)
 		for j, scale := range scales {
 			part := x[j*32:][:32]
-			sc := roundScale(part, g, d, scale, -32, 31)
+			sc := roundScale(part, importance(w, b*256+j*32, 32), g, d, scale, -32, 31)
 			putScaleIQ4(block, j, sc)
 			inv := inverse(d * float32(sc))
 			for i := range 16 {

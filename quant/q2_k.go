@@ -13,7 +13,7 @@ import "quickdraft/modelfile/gguf"
 //	 82  f16 dmin
 var formatQ2_K = Format{
 	Type: gguf.TypeQ2_K, Name: "Q2_K", BlockSize: 256, BlockBytes: 84, TileBytes: q2kTile, scales: []int{80, 82},
-	Decode: decodeQ2_K, Encode: encodeQ2_K, Pack: packQ2_K, UnpackRow: unpackQ2_K, DotRef: dotQ2_K,
+	Decode: decodeQ2_K, Encode: encoder(encodeQ2_K).even, EncodeWeighted: encodeQ2_K, Pack: packQ2_K, UnpackRow: unpackQ2_K, DotRef: dotQ2_K,
 }
 
 const (
@@ -40,18 +40,18 @@ func decodeQ2_K(dst []float32, src []byte) {
 	}
 }
 
-func encodeQ2_K(dst []byte, src []float32) {
+func encodeQ2_K(dst []byte, src, w []float32) {
 	for b := 0; b*256 < len(src); b++ {
 		block, x := dst[b*84:][:84], src[b*256:][:256]
 		clear(block)
 		var fits [kHalves]affine
 		for h := range fits {
-			fits[h] = fitAffine(x[h*16:][:16], 3)
+			fits[h] = fitAffine(x[h*16:][:16], importance(w, b*256+h*16, 16), 3)
 		}
 		d, dmin := putUnits(block[80:], fits[:], 15)
 		for h, fit := range fits {
 			part := x[h*16:][:16]
-			sc, mn := roundAffine(part, 3, fit, d, dmin, 15)
+			sc, mn := roundAffine(part, importance(w, b*256+h*16, 16), 3, fit, d, dmin, 15)
 			block[h] = sc | mn<<4
 			coder := affine{d * float32(sc), dmin * float32(mn)}.coder(3)
 			for i, v := range part {

@@ -13,7 +13,7 @@ import "quickdraft/modelfile/gguf"
 //	108  f16 d
 var formatQ3_K = Format{
 	Type: gguf.TypeQ3_K, Name: "Q3_K", BlockSize: 256, BlockBytes: 110, TileBytes: q3kTile, scales: []int{108},
-	Decode: decodeQ3_K, Encode: encodeQ3_K, Pack: packQ3_K, UnpackRow: unpackQ3_K, DotRef: dotQ3_K,
+	Decode: decodeQ3_K, Encode: encoder(encodeQ3_K).even, EncodeWeighted: encodeQ3_K, Pack: packQ3_K, UnpackRow: unpackQ3_K, DotRef: dotQ3_K,
 }
 
 const (
@@ -56,19 +56,19 @@ func decodeQ3_K(dst []float32, src []byte) {
 	}
 }
 
-func encodeQ3_K(dst []byte, src []float32) {
+func encodeQ3_K(dst []byte, src, w []float32) {
 	g := &grid{low: -q3kZero, high: q3kZero - 1}
 	for b := 0; b*256 < len(src); b++ {
 		block, x := dst[b*110:][:110], src[b*256:][:256]
 		clear(block)
 		var scales [kHalves]float32
 		for h := range scales {
-			scales[h] = fitScale(x[h*16:][:16], g, g.low)
+			scales[h] = fitScale(x[h*16:][:16], importance(w, b*256+h*16, 16), g, g.low)
 		}
 		d := putHalf(block[108:], farthest(scales[:])/-32)
 		for h, scale := range scales {
 			part := x[h*16:][:16]
-			sc := roundScale(part, g, d, scale, -32, 31)
+			sc := roundScale(part, importance(w, b*256+h*16, 16), g, d, scale, -32, 31)
 			putScale3K(block[96:], h, sc)
 			inv := inverse(d * float32(sc))
 			for i, v := range part {

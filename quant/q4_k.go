@@ -12,7 +12,7 @@ import "quickdraft/modelfile/gguf"
 //	     of part 2k+1 in bits 4..7
 var formatQ4_K = Format{
 	Type: gguf.TypeQ4_K, Name: "Q4_K", BlockSize: 256, BlockBytes: 144, TileBytes: q4kTile, scales: []int{0, 2},
-	Decode: decodeQ4_K, Encode: encodeQ4_K, Pack: packQ4_K, UnpackRow: unpackQ4_K, DotRef: dotQ4_K,
+	Decode: decodeQ4_K, Encode: encoder(encodeQ4_K).even, EncodeWeighted: encodeQ4_K, Pack: packQ4_K, UnpackRow: unpackQ4_K, DotRef: dotQ4_K,
 }
 
 const (
@@ -60,11 +60,11 @@ func decodeQ4_K(dst []float32, src []byte) {
 	}
 }
 
-func encodeQ4_K(dst []byte, src []float32) {
+func encodeQ4_K(dst []byte, src, w []float32) {
 	for b := 0; b*256 < len(src); b++ {
 		block, x := dst[b*144:][:144], src[b*256:][:256]
 		clear(block)
-		for j, a := range encodeScalesK(block, x, 15) {
+		for j, a := range encodeScalesK(block, x, w, b, 15) {
 			coder := a.coder(15)
 			for c, v := range x[j*32:][:32] {
 				block[16+j/2*32+c] |= byte(coder.code(v)) << (j & 1 * 4)
@@ -73,14 +73,15 @@ func encodeQ4_K(dst []byte, src []float32) {
 	}
 }
 
-// encodeScalesK finds and stores d, dmin, sc and mn of a Q4_K or Q5_K block, and returns what they stand for.
-func encodeScalesK(block []byte, x []float32, top int) (fits [kParts]affine) {
+// encodeScalesK finds and stores d, dmin, sc and mn of block b, Q4_K or Q5_K, of a row whose importances are w, and returns
+// what they stand for.
+func encodeScalesK(block []byte, x, w []float32, b, top int) (fits [kParts]affine) {
 	for j := range fits {
-		fits[j] = fitAffine(x[j*32:][:32], top)
+		fits[j] = fitAffine(x[j*32:][:32], importance(w, b*256+j*32, 32), top)
 	}
 	d, dmin := putUnits(block, fits[:], 63)
 	for j, fit := range fits {
-		sc, mn := roundAffine(x[j*32:][:32], top, fit, d, dmin, 63)
+		sc, mn := roundAffine(x[j*32:][:32], importance(w, b*256+j*32, 32), top, fit, d, dmin, 63)
 		putScales6(block[4:], j, sc, mn)
 		fits[j] = affine{d * float32(sc), dmin * float32(mn)}
 	}

@@ -14,7 +14,7 @@ import "quickdraft/modelfile/gguf"
 //	     in bits 0..3, of part 2k+1 in bits 4..7
 var formatQ5_K = Format{
 	Type: gguf.TypeQ5_K, Name: "Q5_K", BlockSize: 256, BlockBytes: 176, TileBytes: q5kTile, scales: []int{0, 2},
-	Decode: decodeQ5_K, Encode: encodeQ5_K, Pack: packQ5_K, UnpackRow: unpackQ5_K, DotRef: dotQ5_K,
+	Decode: decodeQ5_K, Encode: encoder(encodeQ5_K).even, EncodeWeighted: encodeQ5_K, Pack: packQ5_K, UnpackRow: unpackQ5_K, DotRef: dotQ5_K,
 }
 
 const (
@@ -41,11 +41,11 @@ func decodeQ5_K(dst []float32, src []byte) {
 	}
 }
 
-func encodeQ5_K(dst []byte, src []float32) {
+func encodeQ5_K(dst []byte, src, w []float32) {
 	for b := 0; b*256 < len(src); b++ {
 		block, x := dst[b*176:][:176], src[b*256:][:256]
 		clear(block)
-		for j, a := range encodeScalesK(block, x, 31) {
+		for j, a := range encodeScalesK(block, x, w, b, 31) {
 			coder := a.coder(31)
 			for c, v := range x[j*32:][:32] {
 				q := byte(coder.code(v))

@@ -11,7 +11,7 @@ import "quickdraft/modelfile/gguf"
 //	208  f16 d                                          P2 plane of bits 4..5
 var formatQ6_K = Format{
 	Type: gguf.TypeQ6_K, Name: "Q6_K", BlockSize: 256, BlockBytes: 210, TileBytes: q6kTile, scales: []int{208},
-	Decode: decodeQ6_K, Encode: encodeQ6_K, Pack: packQ6_K, UnpackRow: unpackQ6_K, DotRef: dotQ6_K,
+	Decode: decodeQ6_K, Encode: encoder(encodeQ6_K).even, EncodeWeighted: encodeQ6_K, Pack: packQ6_K, UnpackRow: unpackQ6_K, DotRef: dotQ6_K,
 }
 
 const (
@@ -46,19 +46,19 @@ func decodeQ6_K(dst []float32, src []byte) {
 	}
 }
 
-func encodeQ6_K(dst []byte, src []float32) {
+func encodeQ6_K(dst []byte, src, w []float32) {
 	g := &grid{low: -q6kZero, high: q6kZero - 1}
 	for b := 0; b*256 < len(src); b++ {
 		block, x := dst[b*210:][:210], src[b*256:][:256]
 		clear(block)
 		var scales [kHalves]float32
 		for h := range scales {
-			scales[h] = fitScale(x[h*16:][:16], g, g.low)
+			scales[h] = fitScale(x[h*16:][:16], importance(w, b*256+h*16, 16), g, g.low)
 		}
 		d := putHalf(block[208:], farthest(scales[:])/-128)
 		for h, scale := range scales {
 			part := x[h*16:][:16]
-			sc := roundScale(part, g, d, scale, -128, 127)
+			sc := roundScale(part, importance(w, b*256+h*16, 16), g, d, scale, -128, 127)
 			block[192+h] = byte(sc)
 			inv := inverse(d * float32(sc))
 			for i, v := range part {

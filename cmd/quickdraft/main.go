@@ -51,7 +51,7 @@ func root() *cobra.Command {
 		},
 	}
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err} })
-	cmd.AddCommand(runCommand(), benchCommand(), debugCommand())
+	cmd.AddCommand(runCommand(), benchCommand(), perplexityCommand(), debugCommand())
 	cmd.AddCommand(quantizeCommand())
 	cmd.AddCommand(hubCommands()...)
 	return cmd

@@ -30,7 +30,7 @@ var order = []string{
 	"engine",
 	"hub",
 	"eval",
-	"convert",
+	"quantize",
 	"server",
 	"cuda",
 	"bench",

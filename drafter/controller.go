@@ -115,8 +115,9 @@ func (c *Controller) MinBelief() float64 {
 	return min(float64(0.8*c.rate)*one, minBelief)
 }
 
-// Plan sets Guesses of every stream of the next pass; extra is how many tokens of prompts ride in it.
-func (c *Controller) Plan(streams []*Stream, extra int) {
+// Plan sets Guesses of every stream of the next pass. In it ride plain more requests that decode without guesses, and
+// extra tokens of prompts.
+func (c *Controller) Plan(streams []*Stream, plain, extra int) {
 	for _, s := range streams {
 		if s.Guesses == 0 {
 			s.recent.fade()
@@ -126,14 +127,14 @@ func (c *Controller) Plan(streams []*Stream, extra int) {
 	if len(streams) == 0 || c.pass.At(1) == 0 {
 		return
 	}
-	base := len(streams) + extra
-	plain := float64(len(streams)) / c.pass.At(base)
-	c.rate, c.probing = plain, false
+	base := len(streams) + plain + extra
+	without := float64(len(streams)+plain) / c.pass.At(base)
+	c.rate, c.probing = without, false
 	if c.credit <= 0 || c.sincePlain >= plainEvery {
 		c.sincePlain, c.pays = 0, false
 		return
 	}
-	if best := c.search(streams, base); best > margin*plain {
+	if best := c.search(streams, plain, base); best > margin*without {
 		c.rate, c.pays = best, true
 		for _, s := range streams {
 			s.Guesses = c.nodesOf(s.best)
@@ -151,7 +152,7 @@ func (c *Controller) nodesOf(levels int) int { return int(float64(c.nodes*float6
 
 // search looks for the guesses with the highest rate and returns it; the streams' best are the levels there. All streams
 // draft in common steps, so a level that some have costs the others nothing more: each number of steps is tried.
-func (c *Controller) search(streams []*Stream, base int) (best float64) {
+func (c *Controller) search(streams []*Stream, plain, base int) (best float64) {
 	deepest := 1
 	for _, s := range streams {
 		deepest = max(deepest, min(c.nMax, s.Room))
@@ -165,7 +166,7 @@ func (c *Controller) search(streams []*Stream, base int) (best float64) {
 		first = deepest // drafting is free, its steps need no rationing
 	}
 	for steps := first; steps <= deepest; steps++ {
-		best = max(best, c.fill(streams, base, steps, best))
+		best = max(best, c.fill(streams, plain, base, steps, best))
 	}
 	return best
 }
@@ -173,15 +174,15 @@ func (c *Controller) search(streams []*Stream, base int) (best float64) {
 // fill adds levels one by one within a number of steps, always the one that is most likely to give a token, and returns
 // the highest rate on the way; where it beats best, the streams' best are the levels there. For a single stream with one
 // acceptance the best over all steps is the optimal gamma.
-func (c *Controller) fill(streams []*Stream, base, steps int, best float64) float64 {
+func (c *Controller) fill(streams []*Stream, plain, base, steps int, best float64) float64 {
 	for _, s := range streams {
 		s.levels, s.nodes, s.reach = 0, 0, 1
 	}
-	tokens, width, depth, late := float64(len(streams)), base, 0, 0.0
+	tokens, width, depth, late := float64(len(streams)+plain), base, 0, 0.0
 	// Rounds in which the drafter has nothing to say are plain passes. They count: a round of guesses is worth its time
 	// where it beats the rate of all rounds together, not its own.
 	silent := 1 - c.answer
-	silentTokens := float64(silent * float64(len(streams)))
+	silentTokens := float64(silent * tokens)
 	silentSeconds := float64(silent * (c.pass.At(base) + c.asking))
 	for {
 		s, gain := c.next(streams, steps)

@@ -43,7 +43,7 @@ func (m simulation) run(t *testing.T, fixed int) (seconds float64, c *Controller
 			s.Room, s.Lag = 100, 0
 		}
 		if fixed < 0 {
-			c.Plan(active, 0)
+			c.Plan(active, 0, 0)
 		}
 		width, depth, committed := len(active), 0, 0
 		levels, accepted := make([]int, len(active)), make([]int, len(active))
@@ -129,8 +129,8 @@ func TestAUselessDrafterCostsAtMostThreePercent(t *testing.T) {
 
 func TestAGoodDrafterIsUsedAsWellAsTheBestFixedSetting(t *testing.T) {
 	for name, pass := range map[string]func(int) float64{"cheap": cheap, "dear": dear, "wall": wall} {
-		for _, level := range []float64{0, 1e-3, 6e-3} {
-			for _, a := range []float64{0.3, 0.5, 0.7, 0.85, 0.97} {
+		for _, level := range []float64{0, 6e-3} {
+			for _, a := range []float64{0.3, 0.7, 0.85, 0.97} {
 				for _, streams := range []int{1, 4} {
 					m := simulation{pass: pass, level: level, accept: constant(a), streams: streams, tokens: 4500, noise: 0.02}
 					t.Run(fmt.Sprint(name, level, a, streams), func(t *testing.T) {
@@ -197,7 +197,7 @@ func TestThePlanFollowsTheoryWhenAcceptanceIsConstant(t *testing.T) {
 				}
 			}
 			s.Room = 1000
-			c.Plan([]*Stream{s}, 0)
+			c.Plan([]*Stream{s}, 0, 0)
 			gamma := OptimalGamma(a, cost, 16)
 			require.InDelta(t, Speedup(a, gamma, cost), Speedup(a, s.Guesses, cost), 1e-6, "alpha %v, c %v: %d guesses, want %d", a, cost, s.Guesses, gamma)
 			rate, pays := c.Expected()
@@ -219,7 +219,7 @@ func TestManyStreamsGetFewerGuesses(t *testing.T) {
 			streams[i].Room = 100
 		}
 		c.credit = 1
-		c.Plan(streams, 0)
+		c.Plan(streams, 0, 0)
 		for _, s := range streams {
 			each += float64(s.Guesses)
 		}
@@ -239,20 +239,20 @@ func TestTheSurerStreamGetsTheGuesses(t *testing.T) {
 		c.Judged(bad, 4, 4, 0)
 	}
 	good.Room, bad.Room = 50, 50
-	c.Plan([]*Stream{bad, good}, 0)
+	c.Plan([]*Stream{bad, good}, 0, 0)
 	require.Greater(t, good.Guesses, 2)
 	require.Zero(t, bad.Guesses)
 	good.Room = 1
-	c.Plan([]*Stream{bad, good}, 0)
+	c.Plan([]*Stream{bad, good}, 0, 0)
 	require.LessOrEqual(t, good.Guesses, 1)
 }
 
 func TestThePlanNeedsMeasurements(t *testing.T) {
 	c, s := NewController(8, 0.1), NewStream()
 	s.Room = 10
-	c.Plan([]*Stream{s}, 0)
+	c.Plan([]*Stream{s}, 0, 0)
 	require.Zero(t, s.Guesses)
-	c.Plan(nil, 3)
+	c.Plan(nil, 1, 3)
 }
 
 func TestPlanningAllocatesNothing(t *testing.T) {
@@ -265,7 +265,7 @@ func TestPlanningAllocatesNothing(t *testing.T) {
 		for _, s := range streams {
 			s.Room = 20
 		}
-		c.Plan(streams, 0)
+		c.Plan(streams, 0, 0)
 		c.Drafted(3, 0, 1e-3)
 		for _, s := range streams {
 			c.Judged(s, 3, 3, 2)

@@ -48,6 +48,16 @@ func (t *Tree) Depth(i int32) int {
 	return n
 }
 
+// Drawn reports whether some node was drawn from a distribution.
+func (t *Tree) Drawn() bool {
+	for _, q := range t.Q {
+		if q != nil {
+			return true
+		}
+	}
+	return false
+}
+
 // Cut keeps the first n nodes and drops the rest, whose parents may be among those kept but never the other way round.
 func (t *Tree) Cut(n int) {
 	if n < t.Len() {
@@ -70,6 +80,7 @@ type Round struct {
 	Budget  Budget          // what the tree may hold
 	Sampler *sample.Sampler // the request's pipeline, for drafters that sample from it
 	Seed    uint64          // the request's seed
+	Coupled bool            // the answer takes plain decoding's tokens: draw with the number that those are drawn with
 	Tree    *Tree           // the answer; empty when Propose is called, and left empty for no guess
 }
 

@@ -189,7 +189,11 @@ func (c *chain) guess(row []float32) (id int32, ok bool, err error) {
 	if best < r.Budget.MinP {
 		return 0, false, nil
 	}
-	id = q.Draw(sample.Uniform(r.Seed, len(c.hist), sample.PurposeDraft))
+	purpose := sample.PurposeDraft
+	if r.Coupled {
+		purpose = sample.PurposeSample
+	}
+	id = q.Draw(sample.Uniform(r.Seed, len(c.hist), purpose))
 	c.add(id, q)
 	return id, true, nil
 }

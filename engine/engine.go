@@ -59,6 +59,7 @@ type Engine struct {
 	rounds   []drafter.Round
 	plan     plan
 	passes   passStats
+	control  control
 	done     chan struct{}
 }
 
@@ -123,8 +124,13 @@ func (e *Engine) size() error {
 	if err != nil {
 		return err
 	}
-	e.cache = cache
+	e.cache, e.idleBlocks = cache, cache.FreeBlocks()
 	if err := e.openDrafter(); err != nil {
+		cache.Close()
+		return err
+	}
+	if err := e.calibrate(); err != nil {
+		_ = e.opts.Spec.Drafter.Close()
 		cache.Close()
 		return err
 	}
@@ -269,5 +275,6 @@ func (e *Engine) Step() bool {
 	}
 	e.postprocess(p, logits)
 	e.passes.add(p, scheduled.Sub(began), ran.Sub(scheduled), time.Since(ran))
+	e.passed(p, time.Since(scheduled))
 	return true
 }

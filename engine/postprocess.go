@@ -90,6 +90,7 @@ func (e *Engine) take(r *run, id int32, logits []float32) (Finish, error) {
 		r.first = now
 	}
 	r.ids = append(r.ids, id)
+	e.control.committed++
 	e.mu.Lock()
 	r.stats.DecodedTokens = r.emitted()
 	r.stats.Prefill = r.first.Sub(r.started)

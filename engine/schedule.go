@@ -148,10 +148,13 @@ func (e *Engine) schedule() *plan {
 	e.propose(e.decoding)
 	nDecoding := 0
 	for _, r := range e.decoding {
+		if len(p.batch.Tokens) == e.opts.Chunk {
+			break
+		}
 		if r.seq == nil || !e.reserve(r, 1) {
 			continue
 		}
-		if n := r.spec.tree.Len(); n > 0 && len(p.batch.Tokens)+1+n <= e.opts.Chunk && r.seq.Reserve(1+n) == nil {
+		if e.fit(p, r); r.spec.tree.Len() > 0 {
 			e.addTree(p, r)
 		} else {
 			e.add(p, r, 1)

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"time"
 
 	"quickdraft/drafter"
 	"quickdraft/engine/verify"
@@ -65,6 +66,7 @@ type SpecStats struct {
 	Accepted int   // guesses accepted
 	Failed   int   // rounds without a guess because the drafter reported an error
 	PerDepth []int // accepted guesses by depth, from 1
+	Offered  []int // rounds with a guess at a depth, from 1
 	Lossy    bool  // lenience below 1 was in force
 }
 
@@ -74,7 +76,11 @@ type speculation struct {
 	tree    drafter.Tree
 	path    []int32 // accepted nodes of the current round
 	told    int     // tokens of ids that the session knows
-	off     bool    // no session could be made
+	asked   int     // tokens of ids when the session was last asked for guesses
+	budget  drafter.Budget
+	stream  *drafter.Stream // the controller's view of the request
+	off     bool            // no session could be made
+	soft    *sample.Sampler // the request's pipeline at temperature 1, for lenience
 }
 
 // speculates reports whether r may have guesses in this pass.
@@ -96,25 +102,25 @@ func (e *Engine) speculates(r *run) bool {
 // propose asks the drafter for guesses for every decoding request at once.
 func (e *Engine) propose(decoding []*run) {
 	rounds := e.rounds[:0]
+	e.planGuesses(decoding)
 	for _, r := range decoding {
 		r.spec.tree.Reset()
-		if !e.speculates(r) {
-			continue
-		}
 		e.tell(r)
-		b := e.budget(r)
-		if b.Nodes <= 0 {
+		if r.spec.budget.Nodes <= 0 {
 			continue
 		}
 		rounds = append(rounds, drafter.Round{
-			Session: r.spec.session, IDs: r.ids, Seq: r.seq, Budget: b, Sampler: r.sampler, Seed: r.Sampling.Seed, Tree: &r.spec.tree,
+			Session: r.spec.session, IDs: r.ids, Seq: r.seq, Budget: r.spec.budget, Sampler: r.sampler, Seed: r.Sampling.Seed,
+			Coupled: r.Reproducible, Tree: &r.spec.tree,
 		})
 	}
 	e.rounds = rounds
 	if len(rounds) == 0 {
 		return
 	}
+	began := time.Now()
 	err := e.opts.Spec.Drafter.Propose(rounds)
+	took := time.Since(began)
 	for _, r := range decoding {
 		if err != nil {
 			r.spec.tree.Reset()
@@ -124,6 +130,7 @@ func (e *Engine) propose(decoding []*run) {
 		}
 		e.trim(r)
 	}
+	e.drafted(decoding, took)
 }
 
 // tell reports the tokens that were committed since the session last heard.
@@ -132,17 +139,6 @@ func (e *Engine) tell(r *run) {
 		r.spec.session.Committed(r.ids[r.spec.told:])
 		r.spec.told = len(r.ids)
 	}
-}
-
-// budget returns how many guesses r may have: what the options say, cut to the room that the context and the answer leave.
-func (e *Engine) budget(r *run) drafter.Budget {
-	o := &e.opts.Spec
-	n := o.NMax
-	if o.Fixed > 0 {
-		n = o.Fixed
-	}
-	n = min(n, e.room(r))
-	return drafter.Budget{Nodes: n, Depth: n, MinP: o.PMin}
 }
 
 // room is how many guesses fit: each accepted one and the token after them are emitted, and each row needs a position.
@@ -161,9 +157,18 @@ func (e *Engine) trim(r *run) {
 			break
 		}
 	}
-	if t.Len() < e.opts.Spec.NMin {
-		t.Reset()
+	if t.Len() < e.opts.Spec.NMin && !t.Drawn() {
+		t.Reset() // never what was drawn: dropping guesses for what they are would bias the answer
 	}
+}
+
+// fit cuts r's tree to what the pass and the cache have room for, and makes that room.
+func (e *Engine) fit(p *plan, r *run) {
+	n := min(r.spec.tree.Len(), e.opts.Chunk-len(p.batch.Tokens)-1)
+	for n > 0 && r.seq.Reserve(1+n) != nil {
+		n--
+	}
+	r.spec.tree.Cut(max(n, 0))
 }
 
 // addTree gives r a span of its pending token and its guesses, with logits for every row.
@@ -209,7 +214,10 @@ func (e *Engine) accept(it item, logits tensor.F32) {
 		node = child
 		e.countAccepted(r, t.Depth(child))
 	}
-	e.countRound(r, t.Len())
+	e.countRound(r, t)
+	if why == "" {
+		e.judged(r)
+	}
 	e.observe(r, logits, it.logitsRow)
 	for k, n := range r.spec.path {
 		r.seq.Move(int(n)+1, k+1)
@@ -225,6 +233,9 @@ func (e *Engine) accept(it item, logits tensor.F32) {
 // without chance and reproducible requests take plain decoding's own token, so the guesses change nothing; else a guess
 // drawn from a distribution goes through speculative sampling.
 func (e *Engine) choose(r *run, t *drafter.Tree, node int32, row []float32) (id, child int32, err error) {
+	if e.opts.Spec.Lenience < 1 && r.sampler.IsGreedy() {
+		return e.lenient(r, t, node, row)
+	}
 	if !e.drawn(r, t, node) {
 		id, err = r.sampler.Sample(row, r.ids)
 		return id, verify.Match(t, node, id), err
@@ -236,6 +247,23 @@ func (e *Engine) choose(r *run, t *drafter.Tree, node int32, row []float32) (id,
 	id, child = verify.Sampled(&r.dist, t, node, e.opts.Spec.Lenience, func(purpose sample.Purpose, attempt int) float64 {
 		return sample.Uniform(r.Sampling.Seed, position, purpose+sample.Purpose(attempt)*sample.PurposeStride)
 	})
+	return id, child, nil
+}
+
+// lenient is the greedy choice with lenience, judged by the probabilities at temperature 1 after bias and penalties.
+func (e *Engine) lenient(r *run, t *drafter.Tree, node int32, row []float32) (id, child int32, err error) {
+	if r.spec.soft == nil {
+		p := r.sampler.Params()
+		p.Temperature, p.TopK, p.TopP, p.MinP, p.TypicalP, p.TopNSigma, p.XTCProbability = 1, 0, 1, 0, 1, 0, 0
+		if r.spec.soft, err = e.samples.New(p); err != nil {
+			return 0, -1, err
+		}
+		r.spec.soft.SetPrompt(len(r.Prompt))
+	}
+	if err := r.spec.soft.Dist(&r.dist, row, r.ids); err != nil {
+		return 0, -1, err
+	}
+	id, child = verify.Lenient(&r.dist, t, node, e.opts.Spec.Lenience)
 	return id, child, nil
 }
 
@@ -281,18 +309,29 @@ func (e *Engine) countAccepted(r *run, depth int) {
 	s.PerDepth[depth-1]++
 }
 
-func (e *Engine) countRound(r *run, nGuesses int) {
+func (e *Engine) countRound(r *run, t *drafter.Tree) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	r.stats.Spec.Rounds++
-	r.stats.Spec.Drafted += nGuesses
-	r.stats.Spec.Lossy = e.opts.Spec.Lenience < 1
+	s := &r.stats.Spec
+	s.Rounds++
+	s.Drafted += t.Len()
+	s.Lossy = e.opts.Spec.Lenience < 1
+	levels := 0
+	for i := range t.IDs {
+		levels = max(levels, t.Depth(int32(i)))
+	}
+	for len(s.Offered) < levels {
+		s.Offered = append(s.Offered, 0)
+	}
+	for d := range levels {
+		s.Offered[d]++
+	}
 }
 
 // endSession closes what the drafter keeps for r.
 func (r *run) endSession() {
 	if r.spec.session != nil {
 		r.spec.session.Close()
-		r.spec.session, r.spec.told = nil, 0
+		r.spec.session, r.spec.told, r.spec.asked = nil, 0, 0
 	}
 }

@@ -102,13 +102,14 @@ func TestGuessesNeverChangeAnAnswer(t *testing.T) {
 		}
 		for name, guess := range map[string]func(*scripted, *drafter.Round){"random": randomTree, "oracle": oracle(answers)} {
 			for _, o := range []Options{
-				{Context: 160, KVTokens: 2048, Spec: SpecOptions{NMax: 1}},
-				{Context: 160, KVTokens: 2048, Spec: SpecOptions{NMax: 16}, Threads: 1},
-				{Context: 160, KVTokens: 192, Spec: SpecOptions{NMax: 7}},
+				{Context: 160, KVTokens: 2048, Spec: SpecOptions{Fixed: 1}},
+				{Context: 160, KVTokens: 2048, Spec: SpecOptions{Fixed: 16}, Threads: 1},
+				{Context: 160, KVTokens: 2048},
+				{Context: 160, KVTokens: 192, Spec: SpecOptions{Fixed: 7}},
 			} {
 				d := &scripted{rng: rand.New(rand.NewPCG(3, 4)), guess: guess}
 				o.Spec.Drafter = d
-				checkSpeculation(t, o, requests(sampled), want, name == "oracle" && o.Spec.NMax == 16)
+				checkSpeculation(t, o, requests(sampled), want, name == "oracle" && o.Spec.Fixed == 16)
 				require.Zero(t, d.open, "sessions left open")
 			}
 		}
@@ -140,7 +141,7 @@ func checkSpeculation(t *testing.T, o Options, rs []Request, want [][]int32, mus
 func TestAFailingDrafterIsCountedAndHarmless(t *testing.T) {
 	want, _ := answer(t, openTiny(t, Options{Context: 128}), request(2, 9, 20))
 	d := &scripted{rng: rand.New(rand.NewPCG(1, 1)), guess: randomTree, fail: true}
-	e := openTiny(t, Options{Context: 128, Spec: SpecOptions{Drafter: d}})
+	e := openTiny(t, Options{Context: 128, Spec: SpecOptions{Drafter: d, Fixed: 4}})
 	ticket, err := e.Submit(context.Background(), request(2, 9, 20))
 	require.NoError(t, err)
 	ids, _ := drain(t, ticket)
@@ -155,7 +156,7 @@ func TestGuessesStopAtStops(t *testing.T) {
 	r.Sampling = sample.Greedy()
 	full, _ := answer(t, plain, r)
 	d := &scripted{guess: oracle(map[int32][]int32{r.Prompt[0]: append(append([]int32{}, r.Prompt...), full...)})}
-	e := openTiny(t, Options{Context: 128, Spec: SpecOptions{NMax: 16, Drafter: d}})
+	e := openTiny(t, Options{Context: 128, Spec: SpecOptions{Fixed: 16, Drafter: d}})
 	for _, n := range []int{1, 2, 3, 5, 8} {
 		limited := r
 		limited.MaxTokens = n

@@ -71,7 +71,7 @@ func TestMalformedGGUF(t *testing.T) {
 		}, []string{"rope_freqs.weight", "divisor above 0"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := tinyGGUF("llama")
+			f := tinyGGUF("llama", gguf.TypeQ8_0)
 			c.edit(f)
 			path := f.write(t)
 			_, err := Load(path, Options{})

@@ -11,6 +11,7 @@ import (
 
 	"quickdraft/internal/golden"
 	"quickdraft/kvcache"
+	"quickdraft/modelfile/gguf"
 	"quickdraft/tensor"
 )
 
@@ -33,57 +34,88 @@ const (
 	nearTie         = 1e-3
 )
 
-// decoders are the decoder-only models of the golden set.
-var decoders = []string{
-	"gemma", "gemma2", "granite", "mixtral", "qwen2-moe", "qwen3-moe", "olmo2", "phi3", "phi3-longrope", "smollm3", "gemma3-text", "llama-bias-linear-bf16", "llama-untied", "llama3-rope", "mistral", "qwen2", "qwen2-yarn", "qwen3",
+// archNames are the models of the golden set that are of a kind, "causal" or "t5".
+func archNames(t *testing.T, root, kind string) (names []string) {
+	var manifest struct {
+		Models []struct{ Name, Kind string }
+	}
+	golden.ReadJSON(t, filepath.Join(root, "manifest.json"), &manifest)
+	for _, m := range manifest.Models {
+		if m.Kind == kind {
+			names = append(names, m.Name)
+		}
+	}
+	require.NotEmpty(t, names)
+	return names
 }
 
+// TestGoldenArchs compares the float32 path with the reference, from both spellings of config.json.
 func TestGoldenArchs(t *testing.T) {
 	root := golden.Dir(t, "archs")
 	cases := 0
-	for _, name := range decoders {
-		for _, config := range []string{"config.json", "config_v5.json"} {
-			t.Run(name+"/"+config, func(t *testing.T) {
-				m := loadGolden(t, filepath.Join(root, name), config, Options{F32: true, MaxBatch: 64})
-				var g archGolden
-				golden.ReadJSON(t, filepath.Join(root, name, "goldens.json"), &g)
-				require.NotEmpty(t, g.Sequences)
-				for i := range g.Sequences {
-					checkSequence(t, m, &g, i)
-				}
-				cases++
-			})
+	for _, kind := range []string{"causal", "t5"} {
+		for _, name := range archNames(t, root, kind) {
+			for _, config := range []string{"config.json", "config_v5.json"} {
+				t.Run(name+"/"+config, func(t *testing.T) {
+					m := loadGolden(t, filepath.Join(root, name), config, Options{F32: true, MaxBatch: 64})
+					if kind == "t5" {
+						checkT5(t, m, filepath.Join(root, name))
+					} else {
+						checkDecoder(t, m, filepath.Join(root, name))
+					}
+				})
+			}
+			cases++
 		}
 	}
-	golden.Count(t, "archs", cases/2)
+	golden.Count(t, "archs", cases)
 }
 
-// TestGoldenArchsInPieces feeds a prompt at once, in pieces of 7 and token by token: the same bits, in both paths.
+func checkDecoder(t *testing.T, m *Model, dir string) {
+	var g archGolden
+	golden.ReadJSON(t, filepath.Join(dir, "goldens.json"), &g)
+	require.NotEmpty(t, g.Sequences)
+	for i := range g.Sequences {
+		checkSequence(t, m, &g, i)
+	}
+}
+
+// TestGoldenArchsInPieces feeds a prompt at once, in pieces of 7 and token by token: the same bits in the float32 path,
+// with float16 keys, and with quantised weights.
 func TestGoldenArchsInPieces(t *testing.T) {
 	root := golden.Dir(t, "archs")
-	for _, name := range decoders {
-		for _, f32 := range []bool{false, true} {
-			m := loadModel(t, filepath.Join(root, name), Options{F32: f32, MaxBatch: 64})
-			var g archGolden
-			golden.ReadJSON(t, filepath.Join(root, name, "goldens.json"), &g)
-			ids := g.Sequences[2].InputIDs
+	for _, name := range archNames(t, root, "causal") {
+		dir := filepath.Join(root, name)
+		var g archGolden
+		golden.ReadJSON(t, filepath.Join(dir, "goldens.json"), &g)
+		ids := g.Sequences[len(g.Sequences)-1].InputIDs
+		for kind, m := range map[string]*Model{
+			"float32":    loadModel(t, dir, Options{F32: true, MaxBatch: 64}),
+			"float16 KV": loadModel(t, dir, Options{MaxBatch: 64}),
+			"Q4_0":       loadModel(t, convert(t, dir, gguf.TypeQ4_0), Options{MaxBatch: 64}),
+		} {
 			want := feed(t, m, newSeq(t, m, len(ids)), ids)
 			for _, piece := range []int{7, 1} {
-				seq := newSeq(t, m, len(ids))
-				for at := 0; at < len(ids); at += piece {
-					b := &Batch{Tokens: ids[at:min(at+piece, len(ids))]}
-					b.Spans = []Span{{Seq: seq, N: len(b.Tokens), Prompt: len(ids)}}
-					for i := range b.Tokens {
-						b.Logits = append(b.Logits, int32(i))
-					}
-					logits, err := m.Forward(b)
-					require.NoError(t, err)
-					require.Equal(t, want[at:at+len(b.Tokens)], rows(logits), "%s: f32 %v, pieces of %d, at %d", name, f32, piece, at)
-					seq.Commit(len(b.Tokens))
-				}
+				require.Equal(t, want, feedInPieces(t, m, ids, piece), "%s, %s, pieces of %d", name, kind, piece)
 			}
 		}
 	}
+}
+
+func feedInPieces(t *testing.T, m *Model, ids []int32, piece int) (all [][]float32) {
+	seq := newSeq(t, m, len(ids))
+	for at := 0; at < len(ids); at += piece {
+		b := &Batch{Tokens: ids[at:min(at+piece, len(ids))]}
+		b.Spans = []Span{{Seq: seq, N: len(b.Tokens), Prompt: len(ids)}}
+		for i := range b.Tokens {
+			b.Logits = append(b.Logits, int32(i))
+		}
+		logits, err := m.Forward(b)
+		require.NoError(t, err)
+		all = append(all, rows(logits)...)
+		seq.Commit(len(b.Tokens))
+	}
+	return all
 }
 
 func checkSequence(t *testing.T, m *Model, g *archGolden, i int) {

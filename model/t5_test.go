@@ -31,27 +31,20 @@ type t5Golden struct {
 // t5Tolerance: scores are not scaled, which makes the reference's own float32 noise five times that of other models.
 const t5Tolerance = 2 * logitTolerance
 
-var t5Models = []string{"t5-v1_1-gated-gelu", "t5-relu-tied"}
-
-func TestGoldenT5(t *testing.T) {
+// TestGoldenT5Files runs the goldens on GGUF files, and with an encoder that takes its input in runs.
+func TestGoldenT5Files(t *testing.T) {
 	root := golden.Dir(t, "archs")
-	for _, name := range t5Models {
-		for _, config := range []string{"config.json", "config_v5.json"} {
-			t.Run(name+"/"+config, func(t *testing.T) {
-				var g t5Golden
-				golden.ReadJSON(t, filepath.Join(root, name, "goldens.json"), &g)
-				require.NotEmpty(t, g.Sequences)
-				// MaxBatch below the longest input: the encoder takes it in runs.
-				checkT5(t, loadGolden(t, filepath.Join(root, name), config, Options{F32: true, MaxBatch: 18}), &g)
-				m := loadModel(t, convertT5(t, filepath.Join(root, name)), Options{F32: true, MaxBatch: 64})
-				checkT5(t, m, &g)
-			})
-		}
+	for _, name := range archNames(t, root, "t5") {
+		dir := filepath.Join(root, name)
+		checkT5(t, loadModel(t, dir, Options{F32: true, MaxBatch: 18}), dir)
+		checkT5(t, loadModel(t, convertT5(t, dir), Options{F32: true, MaxBatch: 64}), dir)
 	}
-	golden.Count(t, "archs", len(t5Models))
 }
 
-func checkT5(t *testing.T, m *Model, g *t5Golden) {
+func checkT5(t *testing.T, m *Model, dir string) {
+	var g t5Golden
+	golden.ReadJSON(t, filepath.Join(dir, "goldens.json"), &g)
+	require.NotEmpty(t, g.Sequences)
 	for i := range g.Sequences {
 		s := &g.Sequences[i]
 		require.Equal(t, s.Start, m.Config().DecoderStart)
@@ -90,7 +83,7 @@ func checkT5(t *testing.T, m *Model, g *t5Golden) {
 
 // TestT5TreesAndNeighbours compares a tree of one sequence, beside another sequence, with chains.
 func TestT5TreesAndNeighbours(t *testing.T) {
-	dir := filepath.Join(golden.Dir(t, "archs"), "t5-v1_1-gated-gelu")
+	dir := aT5(t)
 	m := loadModel(t, dir, Options{MaxBatch: 64})
 	parents := []int32{-1, 0, 0, 1, 2}
 	start := func(input []int32) Span {
@@ -118,9 +111,15 @@ func TestT5TreesAndNeighbours(t *testing.T) {
 func TestEncodeErrors(t *testing.T) {
 	m := loadModel(t, tinyGGUF("llama", gguf.TypeQ8_0).write(t), Options{MaxBatch: 8})
 	require.ErrorContains(t, m.Encode(newSeq(t, m, 1), []int32{1}), "no encoder")
-	m = loadModel(t, filepath.Join(golden.Dir(t, "archs"), t5Models[0]), Options{MaxBatch: 8})
+	m = loadModel(t, aT5(t), Options{MaxBatch: 8})
 	require.ErrorContains(t, m.Encode(newSeq(t, m, 1), nil), "input of 0 tokens")
 	require.ErrorContains(t, m.Encode(newSeq(t, m, 1), []int32{512}), "id 512: want 0 to 511")
+}
+
+// aT5 is the folder of some T5.
+func aT5(t *testing.T) string {
+	root := golden.Dir(t, "archs")
+	return filepath.Join(root, archNames(t, root, "t5")[0])
 }
 
 // convertT5 writes a T5 folder as GGUF.

@@ -28,7 +28,7 @@ type realPrompt struct {
 
 // realModels are the models of shared/golden/real with the names of their files.
 var realModels = map[string]string{
-	"smollm2": "smollm2-135m.gguf", "gemma3": "gemma3-270m.gguf", "qwen05": "qwen05.gguf", "qwen15": "qwen15.gguf",
+	"smollm2": "smollm2-135m.gguf", "gemma3": "gemma3-270m.gguf", "qwen05": "qwen2.5-coder-0.5b.gguf", "qwen15": "qwen2.5-coder-1.5b.gguf",
 }
 
 // realFolder is the folder with the real models, from QUICKDRAFT_MODELS; without it the test is skipped.

@@ -143,6 +143,9 @@ func (e *Engine) Model() *model.Model { return e.model }
 // ContextLen returns how many tokens a request may hold.
 func (e *Engine) ContextLen() int { return e.contextLen }
 
+// Spec returns how the engine speculates; without a Drafter it does not.
+func (e *Engine) Spec() SpecOptions { return e.opts.Spec }
+
 // Threads returns how many workers share a pass.
 func (e *Engine) Threads() int { return e.opts.Threads }
 

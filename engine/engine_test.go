@@ -17,13 +17,7 @@ import (
 // openTiny opens one of the random-weight models of the golden set.
 func openTiny(t testing.TB, o Options) *Engine {
 	t.Helper()
-	if o.Threads == 0 {
-		o.Threads = 2
-	}
-	e, err := Open(filepath.Join(golden.Dir(t, "archs"), "llama3-rope"), o)
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = e.Close() })
-	return e
+	return open(t, filepath.Join(golden.Dir(t, "archs"), "llama3-rope"), o)
 }
 
 // answer collects a whole answer.

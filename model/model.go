@@ -146,21 +146,29 @@ func LoadGGUF(f *gguf.File, o Options) (*Model, error) {
 // LoadSafetensors is Load for an open checkpoint. The model keeps nothing of it.
 func LoadSafetensors(c *safetensors.Checkpoint, o Options) (*Model, error) {
 	f := configFields(c)
+	name, arch, err := findModelType(f)
+	if err != nil {
+		return nil, err
+	}
+	return load(name, arch, f, &safetensorsWeights{ckpt: c, hf: arch.names}, o)
+}
+
+// findModelType is the architecture of a config.json.
+func findModelType(f *fields) (name string, arch architecture, err error) {
 	modelType := f.needText("", "model_type")
 	if f.err != nil {
-		return nil, f.err
+		return "", arch, f.err
 	}
 	var known []string
 	for _, name := range Architectures() {
 		for _, t := range architectures[name].modelTypes {
 			if t == modelType {
-				arch := architectures[name]
-				return load(name, arch, f, &safetensorsWeights{ckpt: c, hf: arch.names}, o)
+				return name, architectures[name], nil
 			}
 			known = append(known, t)
 		}
 	}
-	return nil, fmt.Errorf("%s: model_type = %q: want one of %s", f.label("", "model_type"), modelType, strings.Join(known, ", "))
+	return "", arch, fmt.Errorf("%s: model_type = %q: want one of %s", f.label("", "model_type"), modelType, strings.Join(known, ", "))
 }
 
 func load(name string, arch architecture, f *fields, w weights, o Options) (*Model, error) {

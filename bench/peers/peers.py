@@ -1,0 +1,221 @@
+#!/usr/bin/env python3
+"""Measures quickdraft and other engines on the same file, threads and token counts, in turns, and prints one table.
+
+usage: peers.py [--engines a,b] [--threads N] [--rounds N] [--prompt N] [--isa LEVEL] [--json FILE] QUICKDRAFT MODEL.gguf
+
+QUICKDRAFT is the built command. Engines are installed by name from the package index that pip is set up for, each into
+its own environment below --home (default: ~/.cache/quickdraft-peers), never into the checkout; --install-only ends there.
+A round runs every engine once, so that all of them see the same drift of a shared machine. A ratio is printed only when
+both sides spread by at most 20 % over the rounds: (90th percentile - 10th percentile) / median.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+import venv
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+MAX_SPREAD = 0.20
+SIZES = (1, 2, 4, 8, 16)
+DEPTH = 64
+DECODE = 16
+
+# engine: (packages, module whose import proves that it works)
+ENGINES = {
+    "llama.cpp": (["llama-cpp-python"], "llama_cpp"),
+    "ik_llama.cpp": (["ik-llama-cpp-python"], "ik_llama_cpp"),
+    "openvino": (["openvino-genai"], "openvino_genai"),
+}
+
+
+def install(name, home):
+    """Returns the engine's Python, or None and why it cannot be used."""
+    packages, module = ENGINES[name]
+    env = home / name
+    python = env / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+    check = [str(python), "-c", f"import {module}"]
+    if python.exists() and subprocess.run(check, capture_output=True).returncode == 0:
+        return python, None
+    venv.create(env, with_pip=True, clear=True)
+    print(f"installing {' '.join(packages)} into {env}", file=sys.stderr)
+    pip = subprocess.run([str(python), "-m", "pip", "install", "--quiet", *packages], capture_output=True, text=True)
+    if pip.returncode != 0:
+        return None, "not installed: " + last_line(pip.stderr)
+    proof = subprocess.run(check, capture_output=True, text=True)
+    if proof.returncode != 0:
+        return None, "installed but not importable: " + last_line(proof.stderr)
+    return python, None
+
+
+def last_line(text):
+    lines = [line for line in text.strip().splitlines() if line.strip()]
+    return lines[-1].strip()[:200] if lines else "no message"
+
+
+class Peer:
+    """Another engine in a process of its own, which keeps the model loaded and sleeps between requests."""
+
+    def __init__(self, name, python, model, threads, log):
+        self.log = open(log, "w")
+        self.process = subprocess.Popen(
+            [str(python), str(HERE / "worker.py"), ENGINES[name][1], model, str(threads)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log, text=True)
+        line = self.process.stdout.readline()
+        if not line:
+            self.process.wait()
+            raise RuntimeError("does not load the model: " + last_line(Path(log).read_text(errors="replace")))
+
+    def ask(self, **request):
+        self.process.stdin.write(json.dumps(request) + "\n")
+        self.process.stdin.flush()
+        line = self.process.stdout.readline()
+        if not line:
+            raise RuntimeError("ended")
+        return json.loads(line).get("ms")
+
+    def round(self, prompt):
+        """Milliseconds by measurement; what the engine cannot do is left out."""
+        found = {"decode": self.ask(op="decode", n=DECODE, depth=DEPTH)}
+        for m in SIZES:
+            times = [t for t in (self.ask(op="pass", m=m, depth=DEPTH) for _ in range(3)) if t is not None]
+            if times:
+                found[m] = statistics.median(times)
+        found["prefill"] = self.ask(op="prefill", n=prompt)
+        return {key: ms for key, ms in found.items() if ms is not None}
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait()
+        self.log.close()
+
+
+class Quickdraft:
+    def __init__(self, command, model, threads, isa):
+        self.command, self.model, self.threads = command, model, threads
+        self.env = dict(os.environ, **({"QUICKDRAFT_ISA": isa} if isa else {}))
+        self.head = None
+
+    def bench(self, *args):
+        argv = [self.command, "bench", *args, "-m", self.model, "-t", str(self.threads), "--json"]
+        done = subprocess.run(argv, capture_output=True, text=True, env=self.env)
+        if done.returncode != 0:
+            raise SystemExit(f"{' '.join(argv)}: {last_line(done.stderr)}")
+        result = json.loads(done.stdout)
+        self.head = {key: result[key] for key in ("machine", "isa", "threads")}
+        return result
+
+    def round(self, prompt):
+        decode = self.bench("decode", "-n", str(DECODE), "-r", "1", "--depth", str(DEPTH))
+        verify = self.bench("verify", "-r", "3", "--max", str(max(SIZES)), "--depth", str(DEPTH))
+        prefill = self.bench("prefill", "-p", str(prompt), "-r", "1")
+        found = {"decode": 1e3 / decode["tokens_per_second"], "prefill": 1e3 * prompt / prefill["tokens_per_second"]}
+        found.update({row["m"]: row["ms"] for row in verify["rows"] if row["m"] in SIZES})
+        return found
+
+    def close(self):
+        pass
+
+
+def spread(values):
+    s, skip = sorted(values), len(values) // 10
+    return (s[-1 - skip] - s[skip]) / statistics.median(s)
+
+
+def ratio(ours, theirs):
+    """How many times as fast as theirs ours is, or why that is not said."""
+    for side, values in (("ours", ours), ("theirs", theirs)):
+        if spread(values) > MAX_SPREAD:
+            return f"no ratio: {side} spreads {spread(values):.0%}"
+    return f"{statistics.median(theirs) / statistics.median(ours):.2f}x"
+
+
+def table(results, prompt):
+    rows = [("decode", "decode, tokens/s", 1e3)]
+    rows += [(m, f"pass over {m}, ms", None) for m in SIZES]
+    rows += [("prefill", f"prefill of {prompt}, tokens/s", 1e3 * prompt)]
+    lines = [["", "engine", "median", "spread", "quickdraft against it"]]
+    for key, title, rate in rows:
+        for name, found in results.items():
+            values = found.get(key)
+            if not values:
+                lines.append([title, name, "-", "-", "cannot do it"])
+            else:
+                median = statistics.median(values)
+                shown = f"{rate / median:.1f}" if rate else f"{median:.1f}"
+                against = "" if name == "quickdraft" else ratio(results["quickdraft"][key], values)
+                lines.append([title, name, shown, f"{spread(values):.0%}", against])
+            title = ""
+    widths = [max(len(line[i]) for line in lines) for i in range(5)]
+    return "\n".join("  ".join(cell.ljust(w) for cell, w in zip(line, widths)).rstrip() for line in lines)
+
+
+def arguments():
+    p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    p.add_argument("--engines", default=",".join(ENGINES), help="of " + ", ".join(ENGINES))
+    p.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count())
+    p.add_argument("--rounds", type=int, default=7)
+    p.add_argument("--prompt", type=int, default=512)
+    p.add_argument("--isa", help="QUICKDRAFT_ISA of our side: avx2, avxvnni, avx512, vnni, go")
+    p.add_argument("--json", help="file for all measurements")
+    p.add_argument("--home", default=str(Path.home() / ".cache" / "quickdraft-peers"))
+    p.add_argument("--install-only", action="store_true")
+    p.add_argument("quickdraft", nargs="?")
+    p.add_argument("model", nargs="?")
+    a = p.parse_args()
+    a.engines = a.engines.split(",")
+    for name in a.engines:
+        if name not in ENGINES:
+            p.error(f"--engines: {name!r} is none of {', '.join(ENGINES)}")
+    if not a.install_only and not a.model:
+        p.error("want QUICKDRAFT and MODEL.gguf")
+    if a.threads < 1 or a.rounds < 1 or not 1 <= a.prompt <= 1900:
+        p.error("want --threads and --rounds of 1 or more, --prompt of 1 to 1900")
+    if HERE.parents[1] in Path(a.home).resolve().parents:
+        p.error(f"--home {a.home}: is inside the checkout")
+    return a
+
+
+def main():
+    a = arguments()
+    home = Path(a.home)
+    home.mkdir(parents=True, exist_ok=True)
+    pythons = {}
+    for name in a.engines:
+        python, why = install(name, home)
+        if why:
+            print(f"{name}: left out, {why}")
+        else:
+            pythons[name] = python
+            print(f"{name}: {' '.join(ENGINES[name][0])} in {home / name}")
+    if a.install_only:
+        return
+    runs = {"quickdraft": Quickdraft(a.quickdraft, a.model, a.threads, a.isa)}
+    for name, python in pythons.items():
+        try:
+            runs[name] = Peer(name, python, a.model, a.threads, home / f"{name}.log")
+        except RuntimeError as err:
+            print(f"{name}: left out, {err}")
+    results = {name: {} for name in runs}
+    for n in range(-1, a.rounds):  # the first warms up
+        for name, run in runs.items():
+            time.sleep(0.3)  # workers of the one before stop spinning
+            for key, ms in run.round(a.prompt).items():
+                if n >= 0:
+                    results[name].setdefault(key, []).append(ms)
+        print(f"round {n + 1} of {a.rounds}", file=sys.stderr)
+    for run in runs.values():
+        run.close()
+    head = runs["quickdraft"].head
+    print(f"machine  {head['machine']}\ncommand  {' '.join(sys.argv)}\nkernels  {head['isa']}, {head['threads']} threads; {a.rounds} rounds in turns\n")
+    print(table(results, a.prompt))
+    if a.json:
+        Path(a.json).write_text(json.dumps({**head, "command": sys.argv, "model": a.model, "ms": results}, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

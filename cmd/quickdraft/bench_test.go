@@ -1,0 +1,118 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"quickdraft/bench"
+	"quickdraft/modelfile/gguf"
+	"quickdraft/modelfile/repacked"
+)
+
+func TestBenchFlags(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"decode", "-m", "x", "--shape", "llama-3.2-1b"}, "want one of them"},
+		{[]string{"verify", "--write", "f.gguf"}, "want --shape with it"},
+		{[]string{"prefill", "--shape", "gpt"}, "want one of llama-3.2-1b"},
+		{[]string{"decode", "--shape", "llama-3.2-1b", "--format", "q9"}, "--format q9"},
+		{[]string{"decode", "-n", "0"}, "-n 0: want 1 or more"},
+		{[]string{"verify", "--max", "513"}, "want at most 512"},
+		{[]string{"verify", "--depth", "0"}, "--depth 0"},
+		{[]string{"prefill", "-p", "0"}, "-p 0"},
+		{[]string{"roofline", "-r", "0"}, "-r 0"},
+		{[]string{"decode", "-t", "-1", "--shape", "llama-3.2-1b"}, "-t -1"},
+	} {
+		cmd := root()
+		cmd.SetArgs(append([]string{"bench"}, c.args...))
+		err := cmd.Execute()
+		require.ErrorContains(t, err, c.want, "%v", c.args)
+		var usage *usageError
+		require.True(t, errors.As(err, &usage), "%v", c.args)
+	}
+}
+
+// small is a model file that every command takes.
+func small(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "small.gguf")
+	s := bench.Shape{
+		Name: "small", Arch: "llama", Layers: 1, Dim: 256, Heads: 4, KVHeads: 2, HeadDim: 64, FF: 256, Vocab: 600, Context: 256,
+		RopeBase: 10000, Eps: 1e-5, Tied: true,
+	}
+	require.NoError(t, s.Write(path, gguf.TypeQ8_0))
+	return path
+}
+
+// output runs a command line and returns what it prints.
+func output(t *testing.T, args ...string) []byte {
+	t.Helper()
+	r, w, err := os.Pipe()
+	require.NoError(t, err)
+	saved := os.Stdout
+	os.Stdout = w
+	text := make(chan []byte)
+	go func() {
+		data, _ := io.ReadAll(r)
+		text <- data
+	}()
+	cmd := root()
+	cmd.SetArgs(args)
+	err = cmd.Execute()
+	os.Stdout = saved
+	require.NoError(t, w.Close())
+	data := <-text
+	require.NoError(t, err)
+	return data
+}
+
+func TestBenchPrintsItsKeysAndKeepsTiles(t *testing.T) {
+	home := t.TempDir()
+	t.Setenv("QUICKDRAFT_HOME", home)
+	model := small(t)
+	for _, c := range []struct {
+		args []string
+		keys []string
+	}{
+		{[]string{"decode", "-n", "8", "-r", "1", "--no-repack-cache"}, []string{"tokens_per_second", "weight_gbps", "dram_gbps", "bandwidth_share"}},
+		{[]string{"verify", "-r", "1", "--max", "2"}, []string{"rows"}},
+		{[]string{"prefill", "-p", "32", "-r", "1"}, []string{"tokens_per_second", "gmacs", "peak_share"}},
+	} {
+		var got map[string]any
+		require.NoError(t, json.Unmarshal(output(t, append(append([]string{"bench"}, c.args...), "-m", model, "--json")...), &got))
+		for _, key := range append(c.keys, "machine", "command", "threads", "isa") {
+			require.Contains(t, got, key, "%v", c.args)
+		}
+		name, err := repacked.FileName(model)
+		require.NoError(t, err)
+		if c.args[len(c.args)-1] == "--no-repack-cache" {
+			require.NoDirExists(t, filepath.Join(home, "repacked"))
+		} else {
+			require.FileExists(t, filepath.Join(home, "repacked", name))
+		}
+	}
+}
+
+func TestQuantizeCommand(t *testing.T) {
+	in, out := small(t), filepath.Join(t.TempDir(), "out.gguf")
+	require.Contains(t, string(output(t, "quantize", in, out, "q4_k")), "11 tensors, 8 converted")
+	f, err := gguf.Open(out)
+	require.NoError(t, err)
+	tensor, ok := f.Tensor("token_embd.weight")
+	require.True(t, ok)
+	require.Equal(t, gguf.TypeQ4_K, tensor.Type)
+	require.NoError(t, f.Close())
+	cmd := root()
+	cmd.SetArgs([]string{"quantize", in, out, "q77"})
+	require.ErrorContains(t, cmd.Execute(), "q77")
+	cmd.SetArgs([]string{"quantize", t.TempDir(), out, "q8_0"})
+	require.ErrorContains(t, cmd.Execute(), "is a folder")
+}

@@ -24,6 +24,9 @@ type SpecOptions struct {
 	Open func(target *model.Model) (drafter.Drafter, error)
 }
 
+// Check reports what is wrong with the options, defaults put in.
+func (o SpecOptions) Check() error { return o.fill() }
+
 // fill checks the options and puts the defaults in.
 func (o *SpecOptions) fill() error {
 	if o.NMax == 0 {

@@ -52,6 +52,7 @@ func benchCommand() *cobra.Command {
 		},
 	}
 	f.add(cmd)
+	f.spec.add(cmd, specNone)
 	cmd.Flags().IntVarP(&nPrompt, "prompt-tokens", "p", 256, "tokens of the prompt")
 	cmd.Flags().IntVarP(&nDecode, "predict", "n", 48, "tokens to decode")
 	cmd.Flags().IntVarP(&repeat, "repeat", "r", 3, "repetitions; the median is printed")

@@ -160,7 +160,7 @@ func debugGenerate() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			e, err := f.openEngine(path)
+			e, err := f.openEngine(cmd.Context(), path, nil)
 			if err != nil {
 				return err
 			}

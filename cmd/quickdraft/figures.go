@@ -15,6 +15,10 @@ type figures struct {
 	DecodeTokens    int     `json:"decode_tokens"`
 	DecodePerSecond float64 `json:"decode_tokens_per_second"`
 	WeightGBps      float64 `json:"weight_gbps"` // GB of weights read a second while decoding
+	DraftN          int     `json:"draft_n"`
+	DraftAccepted   int     `json:"draft_n_accepted"`
+	AcceptedAt      []int   `json:"draft_n_accepted_per_position,omitempty"`
+	Lossy           bool    `json:"lossy,omitempty"` // lenience was in force
 }
 
 // newFigures derives rates; the first token belongs to the prompt's pass.
@@ -23,6 +27,10 @@ func newFigures(m *loaded, s engine.Stats) figures {
 	f.PromptPerSecond = rate(s.PromptTokens-s.CachedTokens, s.Prefill)
 	f.DecodePerSecond = rate(s.DecodedTokens-1, s.Decode)
 	f.WeightGBps = f.DecodePerSecond * float64(m.Model().WeightBytes()) / 1e9
+	if n := s.DecodedTokens - 1; n > 0 { // accepted guesses needed no pass of their own
+		f.WeightGBps *= float64(n-min(n, s.Spec.Accepted)) / float64(n)
+	}
+	f.DraftN, f.DraftAccepted, f.AcceptedAt, f.Lossy = s.Spec.Drafted, s.Spec.Accepted, s.Spec.PerDepth, s.Spec.Lossy
 	return f
 }
 
@@ -35,12 +43,20 @@ func rate(n int, d time.Duration) float64 {
 }
 
 func (f figures) String() string {
-	return fmt.Sprintf("prompt %d tokens, %.1f tokens/s; answer %d tokens, %.1f tokens/s, %.1f GB/s of weights",
+	line := fmt.Sprintf("prompt %d tokens, %.1f tokens/s; answer %d tokens, %.1f tokens/s, %.1f GB/s of weights",
 		f.PromptTokens, f.PromptPerSecond, f.DecodeTokens, f.DecodePerSecond, f.WeightGBps)
+	if f.DraftN > 0 {
+		line += fmt.Sprintf("; %d of %d guesses accepted", f.DraftAccepted, f.DraftN)
+	}
+	if f.Lossy {
+		line += ", lossy"
+	}
+	return line
 }
 
 // banner is the start-up line: model, instruction set, threads, context and whether anything speculates.
 func (m *loaded) banner() string {
 	c := m.Model().Config()
-	return fmt.Sprintf("%s: %s, %s kernels, %d threads, context %d; speculation: off", m.path, c.Arch, cpu.Best(), m.Threads(), m.ContextLen())
+	return fmt.Sprintf("%s: %s, %s kernels, %d threads, context %d; speculation: %s",
+		m.path, c.Arch, cpu.Best(), m.Threads(), m.ContextLen(), m.spec.describe(m.Spec()))
 }

@@ -18,7 +18,9 @@ var version = "dev"
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	err := root().ExecuteContext(ctx)
+	cmd := root()
+	cmd.SetArgs(longShorthand(os.Args[1:]))
+	err := cmd.ExecuteContext(ctx)
 	stop()
 	if err == nil {
 		return

@@ -24,6 +24,7 @@ type modelFlags struct {
 	threads int
 	weights string
 	noTiles bool
+	spec    specFlags
 	samplingFlags
 }
 
@@ -73,6 +74,14 @@ type loaded struct {
 	*engine.Engine
 	text *text.Text
 	path string
+	spec *specFlags
+}
+
+// Close frees the engine and the draft models.
+func (m *loaded) Close() error {
+	err := m.Engine.Close()
+	m.spec.close()
+	return err
 }
 
 // open resolves and loads the model with its tokenizer and template.
@@ -85,16 +94,17 @@ func (f *modelFlags) open(ctx context.Context) (*loaded, error) {
 	if err != nil {
 		return nil, err
 	}
-	e, err := f.openEngine(path)
+	e, err := f.openEngine(ctx, path, t)
 	if err != nil {
 		return nil, err
 	}
+	m := &loaded{Engine: e, text: t, path: path, spec: &f.spec}
 	c := e.Model().Config()
 	if err := c.CheckTokens(t.Tokenizer.VocabSize()); err != nil {
-		e.Close()
+		m.Close()
 		return nil, err
 	}
-	return &loaded{Engine: e, text: t, path: path}, nil
+	return m, nil
 }
 
 // engineOptions checks the flags and turns them into the engine's options.
@@ -120,7 +130,8 @@ func (f *modelFlags) engineOptions() (engine.Options, error) {
 	return o, nil
 }
 
-func (f *modelFlags) openEngine(path string) (*engine.Engine, error) {
+// openEngine loads the model at path, and with its text t what speculates for it; without t nothing does.
+func (f *modelFlags) openEngine(ctx context.Context, path string, t *text.Text) (*engine.Engine, error) {
 	o, err := f.engineOptions()
 	if err != nil {
 		return nil, err
@@ -128,6 +139,11 @@ func (f *modelFlags) openEngine(path string) (*engine.Engine, error) {
 	bar := newBar("loading", os.Stderr)
 	defer bar.Finish()
 	o.Progress, o.Note = bar.Set, bar.Note
+	if t != nil {
+		if o.Spec, err = f.spec.options(ctx, path, t, draftOptions(o)); err != nil {
+			return nil, err
+		}
+	}
 	return engine.Open(path, o)
 }
 

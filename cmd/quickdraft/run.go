@@ -45,6 +45,7 @@ func runCommand() *cobra.Command {
 	}
 	f.modelFlags.add(cmd)
 	f.addSampling(cmd)
+	f.spec.add(cmd, specAuto)
 	fl := cmd.Flags()
 	fl.StringVarP(&f.prompt, "prompt", "p", "", "the prompt")
 	fl.StringVar(&f.system, "system", "", "system message")
@@ -167,7 +168,7 @@ type result struct {
 // generate runs one request and shows its text as it comes.
 func (f *runFlags) generate(ctx context.Context, m *loaded, ids []int32, show func(string)) (result, error) {
 	ticket, err := m.Submit(ctx, engine.Request{
-		Prompt: ids, MaxTokens: f.nPredict, Sampling: f.params(), IgnoreEOS: f.ignoreEOS, EOG: m.eog(),
+		Prompt: ids, MaxTokens: f.nPredict, Sampling: f.params(), IgnoreEOS: f.ignoreEOS, EOG: m.eog(), Reproducible: f.seed >= 0,
 	})
 	if err != nil {
 		return result{}, err

@@ -1,0 +1,298 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"quickdraft/drafter"
+	"quickdraft/engine"
+	"quickdraft/machine"
+	"quickdraft/model"
+	"quickdraft/text"
+	"quickdraft/text/tokenizer"
+)
+
+// specFlags are the options of speculation; several have older names beside theirs.
+type specFlags struct {
+	method   string // "": no speculation in this command
+	draft    string
+	bigger   string
+	corpus   string
+	skip     string
+	on       bool
+	nMax     int
+	nMin     int
+	fixed    int
+	pMin     float64
+	lenience float64
+
+	flags  *pflag.FlagSet
+	models []*model.Model // that the drafter uses and does not close
+}
+
+const (
+	specAuto = "auto"
+	specNone = "none"
+)
+
+// aliases are the names that other engines give to the same options.
+var specAliases = map[string]string{
+	"draft": "spec-draft-n-max", "draft-max": "spec-draft-n-max", "draft-n": "spec-draft-n-max", "spec-length": "spec-draft-n-max",
+	"draft-min": "spec-draft-n-min", "draft-n-min": "spec-draft-n-min", "draft-p-min": "spec-draft-p-min", "draft-model": "model-draft",
+}
+
+// add registers the options; method is what happens when none is given.
+func (s *specFlags) add(cmd *cobra.Command, method string) {
+	fl := cmd.Flags()
+	s.flags = fl
+	fl.StringVar(&s.draft, "model-draft", "", "draft model that guesses ahead (also -md), named as for -m")
+	fl.StringVar(&s.method, "spec-type", method, "how to guess ahead: "+specAuto+" (the draft model if one is given, else suffix), "+specNone+", "+strings.Join(drafter.Names(), ", ")+", or several joined by +")
+	fl.IntVar(&s.nMax, "spec-draft-n-max", 16, "guesses a round at most (also --draft, --draft-max, --spec-length)")
+	fl.IntVar(&s.nMin, "spec-draft-n-min", 0, "do not verify fewer guesses than this (also --draft-min)")
+	fl.Float64Var(&s.pMin, "spec-draft-p-min", 0, "stop drafting where the drafter believes less than this in its best guess")
+	fl.IntVar(&s.fixed, "spec-fixed", 0, "always this many guesses a round, whether it pays or not (0: decide by measured speed)")
+	fl.Float64Var(&s.lenience, "lenience", 1, "below 1: accept guesses up to 1/lenience times too often. Changes the answers; 1 is lossless")
+	fl.BoolVar(&s.on, "speculative-decoding", false, "guess ahead with --draft-model")
+	fl.StringVar(&s.corpus, "spec-corpus", "", "text file that suffix takes guesses from beside the conversation itself")
+	fl.StringVar(&s.skip, "spec-skip", "", `layers that layerskip leaves out, like "8-15,20"`)
+	fl.StringVar(&s.bigger, "model-draft-bigger", "", "model between draft and target for hierarchical")
+	normal := fl.GetNormalizeFunc()
+	fl.SetNormalizeFunc(func(f *pflag.FlagSet, name string) pflag.NormalizedName {
+		if to, ok := specAliases[name]; ok {
+			name = to
+		}
+		return normal(f, name)
+	})
+}
+
+// longShorthand turns -md, which is one option here and two in the flag parser's eyes, into its long form.
+func longShorthand(args []string) []string {
+	out := slices.Clone(args)
+	for i, a := range out {
+		if a == "--" {
+			break
+		}
+		if a == "-md" || strings.HasPrefix(a, "-md=") {
+			out[i] = "--model-draft" + a[len("-md"):]
+		}
+	}
+	return out
+}
+
+// settle finds contradictions and decides what auto means.
+func (s *specFlags) settle() error {
+	if s.method == "" {
+		return nil
+	}
+	switch {
+	case !(s.lenience > 0 && s.lenience <= 1):
+		return &usageError{fmt.Errorf("--lenience %v: want more than 0 and at most 1", s.lenience)}
+	case s.nMax == 0:
+		s.method = specNone
+		return nil
+	case s.on && s.draft == "":
+		return &usageError{errors.New("--speculative-decoding: want a draft model, --draft-model NAME")}
+	case s.draft != "" && s.flags.Changed("spec-type") && !s.uses("draft", "crossvocab", "hierarchical", specAuto):
+		return &usageError{fmt.Errorf("--spec-type %s uses no draft model, but --model-draft %s is given", s.method, s.draft)}
+	case s.draft == "" && s.uses("draft", "crossvocab"):
+		return &usageError{fmt.Errorf("--spec-type %s: want a draft model, --model-draft NAME", s.method)}
+	case s.bigger == "" && s.uses("hierarchical"):
+		return &usageError{fmt.Errorf("--spec-type %s: want the model between draft and target, --model-draft-bigger NAME", s.method)}
+	}
+	switch {
+	case s.method == specAuto && s.draft != "", s.method == specNone && s.draft != "":
+		s.method = "draft"
+	case s.method == specAuto:
+		s.method = "suffix"
+	}
+	if s.corpus != "" && !s.uses("suffix") {
+		return &usageError{fmt.Errorf("--spec-corpus %s: only suffix reads a corpus, this is --spec-type %s", s.corpus, s.method)}
+	}
+	if s.skip != "" && !s.uses("layerskip") {
+		return &usageError{fmt.Errorf("--spec-skip %s: only layerskip leaves layers out, this is --spec-type %s", s.skip, s.method)}
+	}
+	for _, part := range strings.Split(s.method, "+") {
+		if s.method != specNone && !slices.Contains(drafter.Names(), part) {
+			return &usageError{fmt.Errorf("--spec-type %q: want %s, %s, %s, or several joined by +", s.method, specAuto, specNone, strings.Join(drafter.Names(), ", "))}
+		}
+	}
+	return nil
+}
+
+// uses reports whether one of the methods is asked for.
+func (s *specFlags) uses(methods ...string) bool {
+	for _, part := range strings.Split(s.method, "+") {
+		if slices.Contains(methods, part) {
+			return true
+		}
+	}
+	return false
+}
+
+// options returns what the engine needs; base are the options of the draft models' loading.
+func (s *specFlags) options(ctx context.Context, target string, t *text.Text, base model.Options) (engine.SpecOptions, error) {
+	if err := s.settle(); err != nil || s.method == "" || s.method == specNone {
+		return engine.SpecOptions{}, err
+	}
+	o := engine.SpecOptions{NMax: s.nMax, NMin: s.nMin, PMin: s.pMin, Fixed: s.fixed, Lenience: s.lenience}
+	if s.fixed > o.NMax && !s.flags.Changed("spec-draft-n-max") {
+		o.NMax = s.fixed
+	}
+	if err := o.Check(); err != nil {
+		return o, &usageError{err}
+	}
+	draft, err := s.resolve(ctx, s.draft)
+	if err != nil {
+		return o, err
+	}
+	bigger, err := s.resolve(ctx, s.bigger)
+	if err != nil {
+		return o, err
+	}
+	o.Open = func(m *model.Model) (drafter.Drafter, error) {
+		d, err := s.open(m, target, t, draft, bigger, base)
+		if err != nil {
+			s.close()
+			return nil, &usageError{fmt.Errorf("speculation: %w", err)}
+		}
+		return d, nil
+	}
+	return o, nil
+}
+
+// resolve finds a model's file; a name that leads nowhere is the caller's mistake.
+func (s *specFlags) resolve(ctx context.Context, name string) (string, error) {
+	if name == "" {
+		return "", nil
+	}
+	f := modelFlags{name: name}
+	path, err := f.resolve(ctx)
+	if err != nil {
+		return "", &usageError{fmt.Errorf("draft model %s: %w", name, err)}
+	}
+	return path, nil
+}
+
+// open makes the drafter for a loaded target.
+func (s *specFlags) open(m *model.Model, target string, t *text.Text, draft, bigger string, base model.Options) (drafter.Drafter, error) {
+	c := drafter.Config{Target: m, Skip: s.skip}
+	base.Pool = m.Pool()
+	var err error
+	if s.corpus != "" {
+		data, err := os.ReadFile(s.corpus)
+		if err != nil {
+			return nil, err
+		}
+		c.Corpus = t.Tokenizer.Encode(string(data), tokenizer.EncodeOptions{})
+	}
+	if draft != "" {
+		if c.Draft, err = s.load(draft, base); err != nil {
+			return nil, err
+		}
+		if err := s.match(&c, target, t, draft); err != nil {
+			return nil, err
+		}
+	}
+	if bigger != "" {
+		if c.Bigger, err = s.load(bigger, base); err != nil {
+			return nil, err
+		}
+		if err := compatible(target, t, bigger); err != nil {
+			return nil, err
+		}
+	}
+	return drafter.New(s.method, c)
+}
+
+func (s *specFlags) load(path string, base model.Options) (*model.Model, error) {
+	m, err := model.Load(path, base)
+	if err == nil {
+		s.models = append(s.models, m)
+	}
+	return m, err
+}
+
+// match checks that the draft speaks the target's language, or makes the translation where it is known not to.
+func (s *specFlags) match(c *drafter.Config, target string, t *text.Text, draft string) error {
+	if !s.uses("crossvocab") {
+		return compatible(target, t, draft)
+	}
+	d, err := text.Open(draft)
+	if err != nil {
+		return err
+	}
+	c.Translation, err = drafter.NewTranslation(spelled(target, t), spelled(draft, d))
+	return err
+}
+
+func spelled(file string, t *text.Text) drafter.Text {
+	return drafter.Text{File: file, Size: t.Tokenizer.VocabSize(), Bytes: t.Tokenizer.Bytes, Encode: func(s string) []int32 {
+		return t.Tokenizer.Encode(s, tokenizer.EncodeOptions{})
+	}}
+}
+
+func compatible(target string, t *text.Text, draft string) error {
+	d, err := text.Open(draft)
+	if err != nil {
+		return err
+	}
+	vocabulary := func(file string, t *text.Text) drafter.Vocabulary {
+		return drafter.Vocabulary{File: file, Size: t.Tokenizer.VocabSize(), Piece: t.Tokenizer.Piece, EOS: t.Tokenizer.EOGs()}
+	}
+	return drafter.Compatible(vocabulary(target, t), vocabulary(draft, d))
+}
+
+// close frees the draft models, once the engine is closed.
+func (s *specFlags) close() {
+	for _, m := range s.models {
+		_ = m.Close()
+	}
+	s.models = nil
+}
+
+// describe is the start-up line's part about speculation.
+func (s *specFlags) describe(o engine.SpecOptions) string {
+	if o.Drafter == nil {
+		return "off"
+	}
+	what := o.Drafter.Name()
+	if s.draft != "" {
+		what += " " + s.draft
+	}
+	if n := o.Drafter.Bytes(); n > 0 {
+		what += ", " + sizeAgainstCache(n)
+	}
+	if o.Fixed > 0 {
+		what += fmt.Sprintf(", always %d guesses", o.Fixed)
+	} else {
+		what += fmt.Sprintf(", up to %d guesses where they pay", o.NMax)
+	}
+	if o.Lenience < 1 {
+		what += fmt.Sprintf(", LOSSY with lenience %v", o.Lenience)
+	}
+	return what
+}
+
+// sizeAgainstCache says whether what a step of drafting reads stays in the last-level cache.
+func sizeAgainstCache(n int64) string {
+	l3 := int64(machine.CacheBytes(3))
+	switch {
+	case l3 == 0:
+		return fmt.Sprintf("%.1f MB a step", float64(n)/1e6)
+	case n <= l3:
+		return fmt.Sprintf("%.1f MB a step, fits the L3 cache of %.0f MiB", float64(n)/1e6, float64(l3)/(1<<20))
+	}
+	return fmt.Sprintf("%.1f MB a step, more than the L3 cache of %.0f MiB", float64(n)/1e6, float64(l3)/(1<<20))
+}
+
+// draftOptions are the options with which draft models are loaded.
+func draftOptions(o engine.Options) model.Options {
+	return model.Options{F32: o.F32, TilesDir: o.TilesDir, Note: o.Note}
+}

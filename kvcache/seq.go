@@ -122,11 +122,15 @@ func (s *Seq) Commit(n int) {
 	s.mustHold(n)
 	s.length += n
 	for i, p := range s.cache.pools {
-		t := &s.tables[i]
-		for keep := p.firstSeen(max(s.length-Slack, 0)); t.first < keep; t.first++ {
-			p.release(t.blocks[t.first])
-			t.blocks[t.first] = -1
-		}
+		s.leave(i, p.firstSeen(max(s.length-Slack, 0)))
+	}
+}
+
+// leave gives the blocks of a pool before the given one back.
+func (s *Seq) leave(pool, first int) {
+	for t := &s.tables[pool]; t.first < first; t.first++ {
+		s.cache.pools[pool].release(t.blocks[t.first])
+		t.blocks[t.first] = -1
 	}
 }
 

@@ -53,3 +53,17 @@ func (s store) putValues(at int, v []float32, lane, headDim int) {
 		}
 	}
 }
+
+// memory is a block as bytes.
+func (s store) memory(block int, cfg *Config) [][]byte {
+	n := cfg.blockSize()
+	if s.full != nil {
+		return [][]byte{bytesOf(s.full[block*n : (block+1)*n])}
+	}
+	return [][]byte{bytesOf(s.half[block*n : (block+1)*n])}
+}
+
+// bytesOf views values as the bytes they consist of.
+func bytesOf[T any](x []T) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(x))), len(x)*int(unsafe.Sizeof(x[0])))
+}

@@ -7,6 +7,7 @@
 package model
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"os"
 	"sort"
@@ -16,6 +17,7 @@ import (
 	"quickdraft/machine"
 	"quickdraft/modelfile/gguf"
 	"quickdraft/modelfile/safetensors"
+	"quickdraft/quant"
 	"quickdraft/tensor"
 )
 
@@ -99,6 +101,7 @@ type Model struct {
 	outMACs     int64
 	mats        []*tensor.Mat
 	store       *tileStore
+	fingerprint [sha256.Size]byte
 }
 
 // Load opens a GGUF file or a safetensors folder and repacks its weights.
@@ -186,6 +189,9 @@ func load(name string, arch architecture, f *fields, w weights, o Options) (*Mod
 	if m.pool == nil {
 		m.pool, m.ownsPool = tensor.NewPool(machine.Threads()), true
 	}
+	if sum, ok := w.fingerprint(); ok {
+		m.fingerprint = sha256.Sum256(fmt.Appendf(sum[:], "layout %d, f32 %v", quant.LayoutVersion, o.F32))
+	}
 	m.store = openStore(&o, w, cfg.File)
 	l := m.build(cfg, f, w, o)
 	if m.store.finish(l.err) {
@@ -243,12 +249,19 @@ func (m *Model) Pool() *tensor.Pool { return m.pool }
 func (m *Model) MaxBatch() int { return m.pass.max }
 
 // NewCache makes a KV cache of this model's shape with the given number of 16-token blocks.
-func (m *Model) NewCache(blocks int) (*kvcache.Cache, error) {
+func (m *Model) NewCache(blocks int) (*kvcache.Cache, error) { return kvcache.New(m.CacheConfig(blocks)) }
+
+// CacheConfig is the shape of NewCache's cache, for callers that change more than its size.
+func (m *Model) CacheConfig(blocks int) kvcache.Config {
 	c := &m.config
-	return kvcache.New(kvcache.Config{
+	return kvcache.Config{
 		Layers: c.Layers, KVHeads: c.KVHeads, HeadDim: c.HeadDim, Windows: c.Windows, Blocks: blocks, F32: m.f32,
-	})
+	}
 }
+
+// Fingerprint identifies the files that the model was loaded from and the arithmetic it computes with; zeros for a
+// checkpoint in memory. Keys and values that were saved under another fingerprint are those of another model.
+func (m *Model) Fingerprint() [sha256.Size]byte { return m.fingerprint }
 
 // Close frees the weights and stops the pool that Load made. The model must not be used afterwards.
 func (m *Model) Close() error {

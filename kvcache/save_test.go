@@ -1,0 +1,105 @@
+package kvcache
+
+import (
+	"crypto/sha256"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+var testPrint = sha256.Sum256([]byte("a model"))
+
+func TestSaveAndRestore(t *testing.T) {
+	for name, cfg := range map[string]Config{
+		"float16": {Blocks: 40}, "float32": {Blocks: 40, F32: true}, "windows": {Blocks: 40, Windows: []int{0, 20}, WindowBlocks: 40},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "seq.kv")
+			ids := tokens(0, 333)
+			m := filled(t, small(t, cfg), ids)
+			require.NoError(t, m.seq.Save(path, testPrint, ids))
+			require.Error(t, m.seq.Save(path, testPrint, ids[:10]))
+			require.Error(t, m.seq.Save(filepath.Join(path, "x"), testPrint, ids))
+
+			c := small(t, cfg)
+			s, got, err := c.Restore(path, testPrint)
+			require.NoError(t, err)
+			require.Equal(t, ids, got)
+			(&model{seq: s, ids: ids, rows: m.rows}).check(t, nil)
+			require.NoError(t, c.CheckIntegrity())
+			s.Release(ids)
+			require.Equal(t, 333, c.NewSeq().Adopt(ids))
+			files, err := os.ReadDir(filepath.Dir(path))
+			require.NoError(t, err)
+			require.Len(t, files, 1, "no temporary file stays")
+		})
+	}
+}
+
+func TestRestoreRefuses(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "seq.kv")
+	ids := tokens(0, 40)
+	m := filled(t, small(t, Config{Blocks: 4}), ids)
+	require.NoError(t, m.seq.Save(path, testPrint, ids))
+	good, err := os.ReadFile(path)
+	require.NoError(t, err)
+	c := small(t, Config{Blocks: 4})
+	refuse := func(c *Cache, data []byte, print [sha256.Size]byte, want error) {
+		t.Helper()
+		free := c.FreeBlocks()
+		require.NoError(t, os.WriteFile(path, data, 0o600))
+		_, _, err := c.Restore(path, print)
+		require.Error(t, err)
+		if want != nil {
+			require.ErrorIs(t, err, want)
+		}
+		require.ErrorContains(t, err, path)
+		require.Equal(t, free, c.FreeBlocks())
+		require.NoError(t, c.CheckIntegrity())
+	}
+	refuse(c, good, sha256.Sum256([]byte("another model")), ErrForeign)
+	refuse(small(t, Config{Blocks: 4, F32: true}), good, testPrint, ErrForeign)
+	refuse(small(t, Config{Blocks: 4, Windows: []int{0, 20}}), good, testPrint, ErrForeign)
+	refuse(small(t, Config{Blocks: 2}), good, testPrint, nil)
+	for n := 0; n < len(good); n += 1 + n/16 {
+		refuse(c, good[:n], testPrint, ErrDamaged)
+		changed := append([]byte(nil), good...)
+		changed[n] ^= 0x41
+		refuse(c, changed, testPrint, nil)
+	}
+	refuse(c, append(append([]byte(nil), good...), 0), testPrint, ErrDamaged)
+	_, _, err = c.Restore(filepath.Join(t.TempDir(), "none"), testPrint)
+	require.ErrorIs(t, err, os.ErrNotExist)
+}
+
+// TestSaveSurvivesKill kills processes that save over and over: the file is always one of the two that they write.
+func TestSaveSurvivesKill(t *testing.T) {
+	ids := [2][]int32{tokens(0, 500), tokens(900, 300)}
+	if path := os.Getenv("KVCACHE_SAVE_FOREVER"); path != "" {
+		c := small(t, Config{Blocks: 60})
+		a, b := filled(t, c, ids[0]), filled(t, c, ids[1])
+		for {
+			require.NoError(t, a.seq.Save(path, testPrint, ids[0]))
+			require.NoError(t, b.seq.Save(path, testPrint, ids[1]))
+		}
+	}
+	path := filepath.Join(t.TempDir(), "seq.kv")
+	c := small(t, Config{Blocks: 60})
+	require.NoError(t, filled(t, c, ids[0]).seq.Save(path, testPrint, ids[0]))
+	for i := range 10 {
+		cmd := exec.Command(os.Args[0], "-test.run=^TestSaveSurvivesKill$")
+		cmd.Env = append(os.Environ(), "KVCACHE_SAVE_FOREVER="+path)
+		require.NoError(t, cmd.Start())
+		time.Sleep(time.Duration(30+17*i) * time.Millisecond)
+		require.NoError(t, cmd.Process.Kill())
+		_ = cmd.Wait()
+		c := small(t, Config{Blocks: 60})
+		_, got, err := c.Restore(path, testPrint)
+		require.NoError(t, err)
+		require.Contains(t, ids, got)
+	}
+}

@@ -50,6 +50,7 @@ type Engine struct {
 	mu     sync.Mutex
 	wake   *sync.Cond
 	queue  []*run // waiting, in order of priority and arrival
+	calls  []func(run bool) // to run between passes; false: the engine is closed
 	closed bool
 	order  uint64
 
@@ -227,16 +228,18 @@ func (e *Engine) loop() {
 	defer close(e.done)
 	for {
 		e.mu.Lock()
-		for len(e.queue) == 0 && len(e.active) == 0 && !e.closed {
+		for len(e.queue) == 0 && len(e.active) == 0 && len(e.calls) == 0 && !e.closed {
 			e.checkIdle()
 			e.wake.Wait()
 		}
 		closed := e.closed
 		e.mu.Unlock()
 		if closed {
+			e.answerCalls(false)
 			e.abort(ErrClosed)
 			return
 		}
+		e.answerCalls(true)
 		if !e.Step() {
 			time.Sleep(pauseTime)
 		}

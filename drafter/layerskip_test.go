@@ -16,7 +16,7 @@ func TestKeptLayers(t *testing.T) {
 		want string // one letter a layer: x is kept
 		err  string
 	}{
-		{2, "", "x.", ""}, {3, "", "x.x", ""}, {8, "", "x.x.x.xx", ""},
+		{2, "", "x.", ""}, {3, "", "x.x", ""}, {8, "", "xx.x.xxx", ""}, {10, "", "xxx.x.x.xx", ""},
 		{6, "3-5", "xxx...", ""}, {6, "0, 2-3", ".x..xx", ""},
 		{1, "", "", "1 layer, want 2"}, {4, "0-3", "", "leaves none of 4"}, {4, "4", "", `"4", want`}, {4, "2-1", "", `"2-1", want`},
 		{4, "a", "", `"a", want numbers or ranges`}, {4, "1-", "", `"1-", want`}, {4, "-1", "", `"-1", want`},

@@ -11,8 +11,8 @@ const (
 // Lookahead collects n-grams that the target itself produces out of order (lookahead decoding, Fu et al. 2024). A window
 // of guest nodes, lookaheadLevel rows by some columns, rides in the target's passes: row 0 is a chain, and below each of
 // its tokens hangs a column. What the target says after a column's last token completes an n-gram of Jacobi iterates; the
-// rows then move up and the answers become the new last row. N-grams that begin with the sequence's last token are what
-// is proposed. Pools belong to a session.
+// rows then move up and the answers become the new last row. N-grams of the sequence itself join the pool too, and those
+// that begin with its last token are what is proposed. Pools belong to a session.
 type Lookahead struct {
 	vocab int32
 	width int
@@ -101,15 +101,25 @@ func (s *lookaheadSession) Committed(ids []int32) {
 			}
 		}
 	}
-	for i, id := range ids {
-		if n := len(ids) - i; n > lookaheadWidth+lookaheadLevel {
-			continue
-		}
+	for _, id := range ids {
 		s.last = append(s.last, id)
+		if n := len(s.last) - 1 - lookaheadLevel; n >= 0 {
+			s.learn(s.last[n], [lookaheadLevel]int32(s.last[n+1:]))
+		}
+		if n := len(s.last) - lookaheadWidth - lookaheadLevel; n >= lookaheadWidth {
+			s.last = append(s.last[:0], s.last[n:]...)
+		}
 	}
-	if extra := len(s.last) - lookaheadWidth - lookaheadLevel; extra > 0 {
-		s.last = append(s.last[:0], s.last[extra:]...)
+}
+
+// learn adds an n-gram to the pool.
+func (s *lookaheadSession) learn(first int32, gram [lookaheadLevel]int32) {
+	g := s.pool[first]
+	if g == nil {
+		g = &gramRing{}
+		s.pool[first] = g
 	}
+	g.add(gram)
 }
 
 // Propose gives n-grams half of the budget, and the window what is left.
@@ -213,12 +223,7 @@ func (s *lookaheadSession) Observed(t *Tree, argmax func(node int32) int32) {
 			gram[level-1] = s.window[level][col]
 		}
 		gram[lookaheadLevel-1] = id
-		g := s.pool[first]
-		if g == nil {
-			g = &gramRing{}
-			s.pool[first] = g
-		}
-		g.add(gram)
+		s.learn(first, gram)
 		for level := range lookaheadLevel - 1 {
 			s.window[level][col] = s.window[level+1][col]
 		}

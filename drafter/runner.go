@@ -17,6 +17,11 @@ type Counts struct {
 	NaN         int64 // the draft's logits were not numbers
 }
 
+// Counter is implemented by drafters that run a model.
+type Counter interface {
+	Counts() Counts
+}
+
 // runner feeds several requests to one model in common passes.
 type runner struct {
 	m       *model.Model

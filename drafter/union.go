@@ -33,6 +33,18 @@ func (d *Union) Bytes() (n int64) {
 	return n
 }
 
+// Counts adds up those of the parts.
+func (d *Union) Counts() (sum Counts) {
+	for _, part := range d.drafters {
+		if c, ok := part.(Counter); ok {
+			n := c.Counts()
+			sum.ContextFull, sum.NoBlocks = sum.ContextFull+n.ContextFull, sum.NoBlocks+n.NoBlocks
+			sum.Unknown, sum.NaN = sum.Unknown+n.Unknown, sum.NaN+n.NaN
+		}
+	}
+	return sum
+}
+
 func (d *Union) Close() error { return closeAll(d.drafters) }
 
 func (d *Union) NewSession() (Session, error) {

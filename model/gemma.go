@@ -95,7 +95,7 @@ func (m *gemma) forward(p *pass) {
 		c.Add(p.x, p.h)
 
 		c.RMSNorm(p.h, p.x, l.ffnNorm, m.eps)
-		c.MatMuls(p.h, tensor.Proj{Dst: p.gate, W: l.gate}, tensor.Proj{Dst: p.up, W: l.up})
+		p.gateUp(p.h, tensor.Proj{Dst: p.gate, W: l.gate}, tensor.Proj{Dst: p.up, W: l.up})
 		c.GELUTanhMul(p.gate, p.gate, p.up)
 		c.MatMul(p.h, l.down, p.gate)
 		c.Add(p.x, p.h)

@@ -140,7 +140,7 @@ func (m *gemma3) forward(p *pass) {
 		c.Add(p.x, p.h)
 
 		c.RMSNorm(p.h, p.x, l.ffnNorm, m.eps)
-		c.MatMuls(p.h, tensor.Proj{Dst: p.gate, W: l.gate}, tensor.Proj{Dst: p.up, W: l.up})
+		p.gateUp(p.h, tensor.Proj{Dst: p.gate, W: l.gate}, tensor.Proj{Dst: p.up, W: l.up})
 		c.MatMulGELUTanh(p.gate, p.up, tensor.Proj{Dst: p.h, W: l.down})
 		c.RMSNorm(p.h, p.h, l.postFFNNorm, m.eps)
 		c.Add(p.x, p.h)

@@ -104,7 +104,7 @@ func (m *llama) forward(p *pass) {
 		c.Add(p.x, p.h)
 
 		c.RMSNorm(p.h, p.x, l.ffnNorm, m.eps)
-		c.MatMuls(p.h,
+		p.gateUp(p.h,
 			tensor.Proj{Dst: p.gate, W: l.gate, Bias: l.gateBias},
 			tensor.Proj{Dst: p.up, W: l.up, Bias: l.upBias})
 		c.MatMulSiLU(p.gate, p.up, tensor.Proj{Dst: p.h, W: l.down, Bias: l.downBias})

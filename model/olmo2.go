@@ -96,7 +96,7 @@ func (m *olmo2) forward(p *pass) {
 		c.RMSNorm(p.h, p.h, l.postAttnNorm, m.eps)
 		c.Add(p.x, p.h)
 
-		c.MatMuls(p.x, tensor.Proj{Dst: p.gate, W: l.gate}, tensor.Proj{Dst: p.up, W: l.up})
+		p.gateUp(p.x, tensor.Proj{Dst: p.gate, W: l.gate}, tensor.Proj{Dst: p.up, W: l.up})
 		c.SiLUMul(p.gate, p.gate, p.up)
 		c.MatMul(p.h, l.down, p.gate)
 		c.RMSNorm(p.h, p.h, l.postFFNNorm, m.eps)

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"quickdraft/kvcache"
+	"quickdraft/quant"
 	"quickdraft/tensor"
 )
 
@@ -66,6 +67,9 @@ type pass struct {
 	// The two grow to the most rows that were ever wanted: a row of logits is large and a prompt wants one.
 	hiddenFull, logitsFull tensor.F32
 
+	firsts []int32 // rows at position 0, when their activations are quantised
+	codes  []byte  // of one row
+
 	tracing  bool // look for the first layer that makes NaN
 	firstNaN int
 }
@@ -89,18 +93,23 @@ func (a *activations) each(f func(*tensor.F32)) {
 func (m *Model) newPass(maxTokens int) error {
 	c := &m.config
 	widths := []int{c.Dim, c.Dim, c.Dim, c.Heads * c.HeadDim, c.Heads * c.HeadDim, c.KVHeads * c.HeadDim, c.KVHeads * c.HeadDim, c.FF, c.FF}
-	bytes, i := 0, 0
+	bytes := 0
 	for _, w := range widths {
-		bytes += tensor.F32Bytes(maxTokens, w)
+		bytes += tensor.F32Bytes(2*maxTokens, w)
 	}
 	arena, err := tensor.NewArena(bytes)
 	if err != nil {
 		return err
 	}
-	m.cpu = tensor.NewCPU(m.pool, maxTokens, max(c.Dim, c.FF, c.Heads*c.HeadDim, c.ExpertFF, c.SharedFF))
-	m.pass = pass{cpu: m.cpu, max: maxTokens, arena: arena, posFull: make([]int32, maxTokens), reachFull: make([]int32, maxTokens)}
+	// Twice the rows: each first token of a sequence may take another (see gateUp).
+	m.cpu = tensor.NewCPU(m.pool, 2*maxTokens, max(c.Dim, c.FF, c.Heads*c.HeadDim, c.ExpertFF, c.SharedFF))
+	m.pass = pass{
+		cpu: m.cpu, max: maxTokens, arena: arena, posFull: make([]int32, maxTokens), reachFull: make([]int32, maxTokens),
+		codes: make([]byte, quant.ActBytes(c.Dim+quant.ActBlockCols)),
+	}
+	i := 0
 	m.pass.full.each(func(b *tensor.F32) {
-		*b = arena.F32(maxTokens, widths[i])
+		*b = arena.F32(2*maxTokens, widths[i])
 		i++
 	})
 	return nil
@@ -204,7 +213,7 @@ func (p *pass) prepare(b *Batch, c *Config) error {
 
 // placeSpans gives each token its position: one after its parent's.
 func (p *pass) placeSpans(b *Batch) error {
-	p.spans, p.seqs = p.spans[:0], p.seqs[:0]
+	p.spans, p.seqs, p.firsts = p.spans[:0], p.seqs[:0], p.firsts[:0]
 	row := 0
 	for i, s := range b.Spans {
 		if s.N < 1 || s.N > len(b.Tokens)-row {
@@ -256,6 +265,9 @@ func (p *pass) place(s *Span, row int) error {
 				return fmt.Errorf("token %d has parent %d: want -1 to %d", j, parent, j-1)
 			}
 		}
+		if pos[j] == 0 {
+			p.firsts = append(p.firsts, int32(row+j))
+		}
 		p.reachFull[row+j] = max(prompt, pos[j]+1)
 	}
 	return nil
@@ -304,13 +316,15 @@ func (p *pass) badRows() (rows []int32) {
 	return rows
 }
 
-// finite says whether all values are numbers: x-x is 0 for these and NaN for the others, and NaN survives a sum.
+// finite says whether all values are numbers: others have all bits of the exponent set.
 func finite(x []float32) bool {
-	var s float32
+	const exponent = 0x7f800000
 	for _, v := range x {
-		s += v - v
+		if math.Float32bits(v)&exponent == exponent {
+			return false
+		}
 	}
-	return !math.IsNaN(float64(s))
+	return true
 }
 
 // rowsOf is rows [from, from+n) of x.

@@ -106,7 +106,7 @@ func (m *qwen2) forward(p *pass) {
 		c.Add(p.x, p.h)
 
 		c.RMSNorm(p.h, p.x, l.ffnNorm, m.eps)
-		c.MatMuls(p.h, tensor.Proj{Dst: p.gate, W: l.gate}, tensor.Proj{Dst: p.up, W: l.up})
+		p.gateUp(p.h, tensor.Proj{Dst: p.gate, W: l.gate}, tensor.Proj{Dst: p.up, W: l.up})
 		c.MatMulSiLU(p.gate, p.up, tensor.Proj{Dst: p.h, W: l.down})
 		c.Add(p.x, p.h)
 		p.mark(i, p.x)

@@ -48,16 +48,17 @@ func openDir(dir string) (*Text, error) {
 	if err != nil {
 		return nil, err
 	}
-	template, err := dirTemplate(dir)
+	template, err := DirTemplate(dir)
 	if err != nil {
 		return nil, err
 	}
 	return newText(dir, tok, template)
 }
 
-// dirTemplate finds a folder's template: chat_template.jinja wins over the key in tokenizer_config.json, as in
-// transformers. A list of named templates yields the one called "default".
-func dirTemplate(dir string) (string, error) {
+// DirTemplate finds a folder's template: chat_template.jinja wins over the key in tokenizer_config.json, as in
+// transformers. A list of named templates yields the one called "default", and a
+// folder without any "".
+func DirTemplate(dir string) (string, error) {
 	data, err := os.ReadFile(filepath.Join(dir, "chat_template.jinja"))
 	if err == nil {
 		return string(data), nil

@@ -75,7 +75,9 @@ type Budget struct {
 // Round is one request's turn to be drafted for.
 type Round struct {
 	Session Session
-	IDs     []int32         // (nTokens) prompt and everything committed; the last one is not in the target's cache yet. A drafter inside another may see tokens here that were never committed.
+	// IDs are (nTokens) the prompt and everything committed; the last one is not in the target's cache yet. A drafter
+	// inside another also finds tokens at the end that its session was not told and may never be.
+	IDs     []int32
 	Seq     *kvcache.Seq    // the target's keys and values, to be read only; nil where there are none to share
 	Budget  Budget          // what the tree may hold
 	Sampler *sample.Sampler // the request's pipeline, for drafters that sample from it

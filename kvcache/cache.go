@@ -28,6 +28,7 @@ type Config struct {
 	Blocks                   int   // capacity in blocks
 	WindowBlocks             int   // capacity of the layers that have a window; 0 for Blocks
 	F32                      bool  // keep float32 instead of float16, for comparison with other implementations
+	K8, V8                   bool  // keep keys, values in 8 bits instead of float16
 }
 
 // Cache is a pool of blocks. It is for one goroutine, like the sequences made from it.
@@ -63,6 +64,9 @@ func New(cfg Config) (*Cache, error) {
 	if cfg.Windows != nil && len(cfg.Windows) != cfg.Layers {
 		return nil, fmt.Errorf("kvcache: Windows has %d entries, must be one for each of %d layers", len(cfg.Windows), cfg.Layers)
 	}
+	if cfg.F32 && (cfg.K8 || cfg.V8) {
+		return nil, fmt.Errorf("kvcache: 8-bit keys %v and values %v, must not be with F32", cfg.K8, cfg.V8)
+	}
 	bytes := cfg.bytes()
 	if bytes > 1<<46 {
 		return nil, fmt.Errorf("kvcache: %.0f bytes for %d layers, %d heads of %d and %d blocks, more than any machine maps",
@@ -78,8 +82,8 @@ func New(cfg Config) (*Cache, error) {
 	data := pages.Data
 	for i := range c.layers {
 		l := &c.layers[i]
-		n := cfg.blocks(i) * cfg.blockSize() * cfg.valueBytes()
-		l.k, l.v, data = newStore(data[:n], cfg.F32), newStore(data[n:2*n], cfg.F32), data[2*n:]
+		l.k, data = newStore(data, cfg.format(cfg.K8), cfg.blocks(i), &cfg)
+		l.v, data = newStore(data, cfg.format(cfg.V8), cfg.blocks(i), &cfg)
 		l.pool = c.poolOf(cfg.window(i), cfg.blocks(i))
 	}
 	return c, nil
@@ -126,11 +130,10 @@ func (c *Cache) Bytes() int64 { return int64(len(c.pages.Data)) }
 
 // copyBlock copies the keys and values of a block in all layers of a pool.
 func (c *Cache) copyBlock(pool int, to, from int32) {
-	size := c.cfg.blockSize()
 	for i := range c.layers {
 		if l := &c.layers[i]; l.pool == pool {
-			l.k.move(int(to)*size, int(from)*size, size)
-			l.v.move(int(to)*size, int(from)*size, size)
+			l.k.copyBlock(int(to), int(from))
+			l.v.copyBlock(int(to), int(from))
 		}
 	}
 }
@@ -163,12 +166,20 @@ func (cfg *Config) bytes() float64 {
 		}
 	}
 	blocks := float64(cfg.Layers-windowed)*float64(cfg.Blocks) + float64(windowed)*float64(cfg.WindowBlocks)
-	return 2 * float64(cfg.KVHeads) * float64(cfg.HeadDim) * BlockTokens * blocks * float64(cfg.valueBytes())
+	values := float64(cfg.KVHeads) * float64(cfg.HeadDim) * BlockTokens
+	if values > 1<<46 {
+		return values // the size of a block would overflow
+	}
+	return blocks * float64(cfg.blockBytes(cfg.format(cfg.K8))+cfg.blockBytes(cfg.format(cfg.V8)))
 }
 
-func (cfg *Config) valueBytes() int {
-	if cfg.F32 {
-		return 4
+// format is that of keys or values.
+func (cfg *Config) format(eight bool) format {
+	switch {
+	case eight:
+		return eights
+	case cfg.F32:
+		return floats
 	}
-	return 2
+	return halves
 }

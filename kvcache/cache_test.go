@@ -2,6 +2,7 @@ package kvcache
 
 import (
 	"hash/fnv"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -20,6 +21,7 @@ func TestNewRefuses(t *testing.T) {
 		"KVHeads is -1":              func(c *Config) { c.KVHeads = -1 },
 		"HeadDim is 0":               func(c *Config) { c.HeadDim = 0 },
 		"Blocks is 4294967296":       func(c *Config) { c.Blocks = 1 << 32 },
+		"must not be with F32":       func(c *Config) { c.F32, c.K8 = true, true },
 		"Windows has 1 entries":      func(c *Config) { c.Windows = []int{0} },
 		"more than any machine maps": func(c *Config) { c.HeadDim, c.Blocks, c.Layers = 1<<30, 1<<30, 1<<30 },
 	} {
@@ -87,12 +89,33 @@ func rowOf(ids []int32, n int) row {
 	return r
 }
 
-// value reads from the one of the two stores that is there.
-func value(half []uint16, full []float32, at int) float32 {
-	if full != nil {
+// value reads from the store that is there; scale is the index of the scale.
+func value(half []uint16, full []float32, eight tensor.KV8, at, scale int) float32 {
+	switch {
+	case full != nil:
 		return full[at]
+	case half != nil:
+		return quant.HalfToFloat(half[at])
 	}
-	return quant.HalfToFloat(half[at])
+	return float32(eight.Codes[at]) * quant.HalfToFloat(eight.Scales[scale])
+}
+
+// stored is what a store makes of one token's row.
+func stored(row []float32, cfg *Config, eight bool) []float32 {
+	if !eight {
+		return row
+	}
+	out := make([]float32, len(row))
+	for first := 0; first < len(row); first += cfg.HeadDim {
+		for g := 0; g < cfg.HeadDim; g += tensor.KV8Group {
+			group := row[first+g : first+min(g+tensor.KV8Group, cfg.HeadDim)]
+			d := quant.HalfToFloat(quant.FloatToHalf(max(slices.Max(group), -slices.Min(group)) / 127))
+			for i, x := range group {
+				out[first+g+i] = float32(math.RoundToEven(float64(x/d))) * d
+			}
+		}
+	}
+	return out
 }
 
 // check reads everything back through the views; appended rows follow the committed ones.
@@ -111,11 +134,15 @@ func (m *model) check(t require.TestingT, appended []row) {
 		}
 		require.Equal(t, want, view.First)
 		for pos := view.First; pos < view.Len; pos++ {
-			at := int(view.Blocks[(pos-view.First)/BlockTokens]) * width * BlockTokens
+			block := int(view.Blocks[(pos-view.First)/BlockTokens])
+			at := block * width * BlockTokens
+			k, v := stored(all[pos].k[layer*width:][:width], &cfg, cfg.K8), stored(all[pos].v[layer*width:][:width], &cfg, cfg.V8)
 			for i := range width {
 				head, d := i/cfg.HeadDim, i%cfg.HeadDim
 				atK, atV := at+i*BlockTokens+pos%BlockTokens, at+(head*BlockTokens+pos%BlockTokens)*cfg.HeadDim+d
-				if all[pos].k[layer*width+i] != value(view.K, view.K32, atK) || all[pos].v[layer*width+i] != value(view.V, view.V32, atV) {
+				groups := (cfg.HeadDim + 31) / 32
+				scale := ((block*cfg.KVHeads+head)*groups+d/32)*BlockTokens + pos%BlockTokens
+				if k[i] != value(view.K, view.K32, view.K8, atK, scale) || v[i] != value(view.V, view.V32, view.V8, atV, scale) {
 					require.Failf(t, "content", "position %d of %d, layer %d, value %d", pos, view.Len, layer, i)
 				}
 			}
@@ -206,7 +233,15 @@ func TestAgainstModel(t *testing.T) {
 func againstModel(t *rapid.T, hash func(uint64, []int32) uint64) {
 	cfg := Config{
 		Layers: 2, KVHeads: 2, HeadDim: 3, Windows: rapid.SampledFrom([][]int{{0, 20}, {0, 0}, {20, 5}}).Draw(t, "windows"),
-		Blocks: rapid.IntRange(8, 40).Draw(t, "blocks"), WindowBlocks: 25, F32: rapid.Bool().Draw(t, "float32"),
+		Blocks: rapid.IntRange(8, 40).Draw(t, "blocks"), WindowBlocks: 25,
+	}
+	switch rapid.IntRange(0, 3).Draw(t, "format") {
+	case 1:
+		cfg.F32 = true
+	case 2:
+		cfg.K8, cfg.V8, cfg.HeadDim = true, true, 35
+	case 3:
+		cfg.V8 = true
 	}
 	c, err := New(cfg)
 	require.NoError(t, err)

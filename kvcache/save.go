@@ -89,9 +89,9 @@ func (c *Cache) eachBlock(s *Seq, f func(block []byte) error) error {
 		l := &c.layers[i]
 		t := &s.tables[l.pool]
 		first := max(t.first, c.pools[l.pool].firstSeen(max(s.length-Slack, 0)))
-		for _, st := range []store{l.k, l.v} {
+		for _, st := range []*store{&l.k, &l.v} {
 			for _, b := range t.blocks[first:blocksFor(s.length)] {
-				for _, memory := range st.memory(int(b), &c.cfg) {
+				for _, memory := range st.memory(int(b)) {
 					if err := f(memory); err != nil {
 						return err
 					}
@@ -104,8 +104,8 @@ func (c *Cache) eachBlock(s *Seq, f func(block []byte) error) error {
 
 // seal mixes the shape and layout of the cache into a fingerprint.
 func (cfg *Config) seal(fingerprint [sha256.Size]byte) [sha256.Size]byte {
-	return sha256.Sum256(fmt.Appendf(fingerprint[:], "%s %d layers, %d heads of %d, windows %v, f32 %v, blocks of %d", saveMagic,
-		cfg.Layers, cfg.KVHeads, cfg.HeadDim, cfg.Windows, cfg.F32, BlockTokens))
+	return sha256.Sum256(fmt.Appendf(fingerprint[:], "%s %d layers, %d heads of %d, windows %v, f32 %v, 8 bits %v %v, blocks of %d", saveMagic,
+		cfg.Layers, cfg.KVHeads, cfg.HeadDim, cfg.Windows, cfg.F32, cfg.K8, cfg.V8, BlockTokens))
 }
 
 // Restore reads what Save wrote into a new sequence and returns it with its tokens. A file of another model or layout is

@@ -15,7 +15,7 @@ var testPrint = sha256.Sum256([]byte("a model"))
 
 func TestSaveAndRestore(t *testing.T) {
 	for name, cfg := range map[string]Config{
-		"float16": {Blocks: 40}, "float32": {Blocks: 40, F32: true}, "windows": {Blocks: 40, Windows: []int{0, 20}, WindowBlocks: 40},
+		"float16": {Blocks: 40}, "float32": {Blocks: 40, F32: true}, "8 bits": {Blocks: 40, K8: true, V8: true}, "windows": {Blocks: 40, Windows: []int{0, 20}, WindowBlocks: 40},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "seq.kv")
@@ -63,6 +63,7 @@ func TestRestoreRefuses(t *testing.T) {
 	}
 	refuse(c, good, sha256.Sum256([]byte("another model")), ErrForeign)
 	refuse(small(t, Config{Blocks: 4, F32: true}), good, testPrint, ErrForeign)
+	refuse(small(t, Config{Blocks: 4, K8: true}), good, testPrint, ErrForeign)
 	refuse(small(t, Config{Blocks: 4, Windows: []int{0, 20}}), good, testPrint, ErrForeign)
 	refuse(small(t, Config{Blocks: 2}), good, testPrint, nil)
 	for n := 0; n < len(good); n += 1 + n/16 {

@@ -104,15 +104,14 @@ func (s *Seq) Append(layer int, k, v tensor.F32) {
 	s.mustHold(k.Rows)
 	l := &s.cache.layers[layer]
 	blocks := s.tables[l.pool].blocks
-	size := cfg.blockSize()
 	for i := range k.Rows {
 		pos := s.length + i
 		b := blocks[pos/BlockTokens]
 		if !s.cache.pools[l.pool].writable(b) {
 			panic(fmt.Sprintf("kvcache: append at position %d to a shared block: Reserve first", pos))
 		}
-		l.k.putKeys(int(b)*size, k.Row(i), pos%BlockTokens)
-		l.v.putValues(int(b)*size, v.Row(i), pos%BlockTokens, cfg.HeadDim)
+		l.k.putKeys(int(b), k.Row(i), pos%BlockTokens)
+		l.v.putValues(int(b), v.Row(i), pos%BlockTokens)
 	}
 }
 
@@ -141,20 +140,13 @@ func (s *Seq) Move(from, to int) {
 	if from < 0 || to < 0 {
 		panic(fmt.Sprintf("kvcache: move of row %d to %d", from, to))
 	}
-	cfg := &s.cache.cfg
-	size := cfg.blockSize()
 	a, b := s.length+from, s.length+to
 	for i := range s.cache.layers {
 		l := &s.cache.layers[i]
 		blocks := s.tables[l.pool].blocks
-		blockA, blockB := int(blocks[a/BlockTokens])*size, int(blocks[b/BlockTokens])*size
-		a, b := a%BlockTokens, b%BlockTokens
-		for at := 0; at < size; at += BlockTokens {
-			l.k.move(blockB+at+b, blockA+at+a, 1)
-		}
-		for at := 0; at < size; at += cfg.HeadDim * BlockTokens {
-			l.v.move(blockB+at+b*cfg.HeadDim, blockA+at+a*cfg.HeadDim, cfg.HeadDim)
-		}
+		source, target := int(blocks[a/BlockTokens]), int(blocks[b/BlockTokens])
+		l.k.copyKeys(target, b%BlockTokens, source, a%BlockTokens)
+		l.v.copyValues(target, b%BlockTokens, source, a%BlockTokens)
 	}
 }
 
@@ -215,7 +207,7 @@ func (s *Seq) View(layer, extra int) tensor.KVView {
 	l := &s.cache.layers[layer]
 	first, end := s.cache.pools[l.pool].firstSeen(s.length), s.length+extra
 	return tensor.KVView{
-		K: l.k.half, V: l.v.half, K32: l.k.full, V32: l.v.full,
+		K: l.k.half, V: l.v.half, K32: l.k.full, V32: l.v.full, K8: l.k.eight, V8: l.v.eight,
 		Blocks: s.tables[l.pool].blocks[first:blocksFor(end)],
 		First:  first * BlockTokens,
 		Len:    end,

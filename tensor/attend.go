@@ -173,7 +173,7 @@ func (t *attendTask) attend(w *attendWorker, s *KVSpan, kvHead, pair0, pair1 int
 		lo, slots = min(lo, pairs[i].lo), max(slots, pairs[i].slots)
 	}
 	origin := lo / KVBlock * KVBlock
-	if t.kernels.scores != nil && s.View.K32 == nil {
+	if t.kernels.scores != nil && s.View.allHalves() {
 		t.attendKernels(w, s, kvHead, pairs, origin, slots)
 		return
 	}

@@ -55,6 +55,15 @@ func (c *CPU) run(task Task, elements int) {
 	c.pool.Run(task)
 }
 
+// runAny is run for a task that deals out its work by itself.
+func (c *CPU) runAny(task Task, elements int) {
+	if elements < serialElements {
+		task.Do(0, 1)
+		return
+	}
+	c.pool.RunAny(task)
+}
+
 func mustSame(op string, a, b F32) {
 	if a.Rows != b.Rows || a.Cols != b.Cols {
 		panic(fmt.Sprintf("tensor: %s of (%d, %d) and (%d, %d)", op, a.Rows, a.Cols, b.Rows, b.Cols))

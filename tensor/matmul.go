@@ -2,6 +2,8 @@ package tensor
 
 import (
 	"fmt"
+	"runtime"
+	"sync/atomic"
 
 	"quickdraft/quant"
 )
@@ -30,6 +32,12 @@ const (
 // serialBlocks is the number of activation blocks that the caller quantises alone: a block takes 10 to 20 ns, a barrier
 // half a microsecond.
 const serialBlocks = 96
+
+// Activation blocks that a worker prepares at a time.
+const (
+	lowBlocks  = 16
+	highBlocks = 1024
+)
 
 // MatMul is dst = x * w^T: dst is (tokens, w.Rows), x is (tokens, w.Cols).
 func (c *CPU) MatMul(dst F32, w *Mat, x F32) {
@@ -76,17 +84,22 @@ func (c *CPU) MatMuls(x F32, out ...Proj) {
 	}
 	t.splitTokens()
 	t.shares.deal(t.bytes, lowRun, highRun)
-	t.prepared = t.up == nil && (!t.quantised || x.Rows*x.Cols <= serialBlocks*quant.ActBlockCols)
-	if t.prepared {
-		t.prepare(0, 1)
+	t.blocks = ceilDiv(x.Rows*x.Cols, quant.ActBlockCols)
+	switch {
+	case !t.quantised && t.up == nil:
+		t.blocks = 0
+	case t.up == nil && t.blocks <= serialBlocks:
+		t.prepare(0, t.blocks)
+		t.blocks = 0
 	}
-	c.run(t, t.bytes*x.Rows)
+	t.activations.deal(t.blocks, lowBlocks, highBlocks)
+	t.ready.Store(0)
+	c.runAny(t, t.bytes*x.Rows)
 	c.watch.multiplied(began, t)
 }
 
 // matmulTask is the work of one MatMuls call.
 type matmulTask struct {
-	pool      *Pool
 	kernels   *kernelSet
 	x         F32
 	out       [maxProj]Proj
@@ -95,8 +108,11 @@ type matmulTask struct {
 	quantised bool // some matrix takes int8 activations
 	gate      flatOp
 	up        []float32 // x is to become gate(x)*up first; nil for none
-	prepared  bool      // the activations are ready before the workers begin
 	shares    shares    // of the bytes
+
+	blocks      int    // of 32 columns, over all rows, that the workers prepare before they multiply
+	activations shares // of the blocks
+	ready       atomic.Int64
 
 	chunks  [3]chunk    // the token counts of the kernels in use
 	acts    []byte      // (maxTokens, ActBytes(maxCols))
@@ -107,8 +123,8 @@ type matmulTask struct {
 type chunk struct{ m, times int }
 
 func (t *matmulTask) init(pool *Pool, maxTokens, maxCols int, kernels *kernelSet) {
-	t.pool, t.kernels = pool, kernels
-	t.shares.parts = make([]workerShare, pool.N())
+	t.kernels = kernels
+	t.shares.parts, t.activations.parts = make([]workerShare, pool.N()), make([]workerShare, pool.N())
 	t.acts = make([]byte, maxTokens*quant.ActBytes(roundUp(maxCols, quant.ActBlockCols)))
 	t.scratch = make([][]float32, pool.N())
 	for i := range t.scratch {
@@ -130,12 +146,19 @@ func (t *matmulTask) splitTokens() {
 	}
 }
 
-// Do prepares a share of the activations, waits for the others, and multiplies runs of tiles until none is left.
-func (t *matmulTask) Do(worker, nWorkers int) {
-	if !t.prepared {
-		t.prepare(worker, nWorkers)
-		if nWorkers > 1 {
-			t.pool.Sync(1)
+// Do prepares runs of activations, waits until all are ready, and multiplies runs of tiles until none is left.
+func (t *matmulTask) Do(worker, _ int) {
+	for {
+		lo, hi, ok := t.activations.take(worker)
+		if !ok {
+			break
+		}
+		t.prepare(lo, hi)
+		t.ready.Add(int64(hi - lo))
+	}
+	for spins := 1; t.ready.Load() < int64(t.blocks); spins++ {
+		if spins%yieldRound == 0 {
+			runtime.Gosched()
 		}
 	}
 	for {
@@ -161,12 +184,8 @@ func (t *matmulTask) multiplyBytes(lo, hi int, scratch []float32) {
 	}
 }
 
-// prepare gates and quantises a worker's share of x, in blocks of 32 columns counted over all rows.
-func (t *matmulTask) prepare(worker, nWorkers int) {
-	if !t.quantised && t.up == nil {
-		return
-	}
-	lo, hi := share(ceilDiv(t.x.Rows*t.x.Cols, quant.ActBlockCols), worker, nWorkers)
+// prepare gates and quantises blocks [lo, hi) of 32 columns, counted over all rows of x.
+func (t *matmulTask) prepare(lo, hi int) {
 	if t.up != nil {
 		from, to := lo*quant.ActBlockCols, min(hi*quant.ActBlockCols, t.x.Rows*t.x.Cols)
 		x := t.x.Data[from:to]

@@ -19,33 +19,40 @@ const (
 	yieldRound = 128 * spinRound
 )
 
-// Task is work that every worker of a Pool does a share of. worker is in [0, nWorkers); worker 0 is the goroutine that
-// called Run. Implement it on a pointer that lives as long as the Pool's owner, so that a call allocates nothing.
+// Task is work that the workers of a Pool share. worker is in [0, nWorkers); worker 0 is the goroutine that called Run.
+// Implement it on a pointer that lives as long as the Pool's owner, so that a call allocates nothing.
 type Task interface {
 	Do(worker, nWorkers int)
 }
 
 // Pool is a fixed set of persistent workers. Between tasks they spin for a bounded time and then park. One goroutine at
-// a time may call Run.
+// a time may call Run or RunAny.
 type Pool struct {
 	n       int
 	busy    atomic.Bool
 	closed  bool
-	task    Task
-	workers []worker // n-1: the caller of Run is worker 0
+	task    Task // stable while the gate is open or someone is inside
+	workers []worker
 
-	epoch   counter // number of tasks started; a change is the signal to begin
-	pending counter // workers that have not finished the task
-	arrived counter // workers that reached Sync, over all of this task's Syncs
-	waiting counter // 1 while the caller is parked, waiting for pending to reach 0
+	gate    counter // see gateShut
+	done    counter // workers that have finished the task
+	waiting counter // 1 while the caller is parked
 	wake    chan struct{}
 }
+
+// The gate is the number of the task, whether it is shut, and the number of workers inside. Workers enter an open gate
+// once a task; the caller of Run shuts it and waits until nobody is inside.
+const (
+	gateShut   = 1 << 15
+	gateInside = gateShut - 1
+	gateTask   = 1 << 16
+)
 
 // counter is an atomic alone on its pair of cache lines (the prefetcher fetches lines in pairs).
 type counter struct {
 	_ [64]byte
-	atomic.Uint32
-	_ [60]byte
+	atomic.Uint64
+	_ [56]byte
 }
 
 type worker struct {
@@ -53,10 +60,11 @@ type worker struct {
 	wake   chan struct{}
 }
 
-// NewPool starts n-1 workers beside the calling goroutine; n < 1 counts as 1.
+// NewPool starts n-1 workers beside the calling goroutine; n < 1 counts as 1, and 32768 is the most.
 func NewPool(n int) *Pool {
-	n = max(n, 1)
+	n = min(max(n, 1), gateInside+1)
 	p := &Pool{n: n, workers: make([]worker, n-1), wake: make(chan struct{}, 1)}
+	p.gate.Store(gateShut)
 	for i := range p.workers {
 		p.workers[i].wake = make(chan struct{}, 1)
 		go p.work(i)
@@ -78,41 +86,35 @@ func (p *Pool) Close() {
 
 // Run has every worker do its share of the task and returns when all have finished. It panics when the pool is already
 // running a task or is closed.
-func (p *Pool) Run(task Task) {
+func (p *Pool) Run(task Task) { p.run(task, true) }
+
+// RunAny is Run for a task that deals out its work by itself and is done when Do returns in any worker: those that have
+// not begun by then take no part, so a worker that the system holds up, or that sleeps, keeps nobody waiting.
+func (p *Pool) RunAny(task Task) { p.run(task, false) }
+
+func (p *Pool) run(task Task, all bool) {
 	if p.closed || !p.busy.CompareAndSwap(false, true) {
 		panic(fmt.Sprintf("tensor: Pool.Run on a pool that is busy or closed (closed=%v)", p.closed))
 	}
 	if p.n > 1 {
-		p.pending.Store(uint32(p.n - 1))
-		p.arrived.Store(0)
+		p.done.Store(0)
 		p.start(task)
 	}
 	task.Do(0, p.n)
 	if p.n > 1 {
-		p.finish()
+		if all {
+			p.await(&p.done, ^uint64(0), uint64(p.n-1))
+		}
+		p.gate.Or(gateShut)
+		p.await(&p.gate, gateInside, 0)
 	}
 	p.busy.Store(false)
 }
 
-// Sync is a barrier inside a task: every worker must call it the same number of times, round being 1 for the first, 2
-// for the second and so on. It only spins (yielding the processor after a while): all workers are awake in a task.
-func (p *Pool) Sync(round int) {
-	if p.n == 1 {
-		return
-	}
-	want := uint32(p.n * round)
-	p.arrived.Add(1)
-	for spins := 1; p.arrived.Load() < want; spins++ {
-		if spins%yieldRound == 0 {
-			runtime.Gosched()
-		}
-	}
-}
-
-// start publishes the task and wakes the workers that sleep.
+// start publishes the task, opens the gate and wakes the workers that sleep.
 func (p *Pool) start(task Task) {
 	p.task = task
-	p.epoch.Add(1)
+	p.gate.Store((p.gate.Load()/gateTask + 1) * gateTask)
 	for i := range p.workers {
 		if w := &p.workers[i]; w.parked.Load() == 1 && w.parked.CompareAndSwap(1, 0) {
 			w.wake <- struct{}{}
@@ -120,13 +122,12 @@ func (p *Pool) start(task Task) {
 	}
 }
 
-// finish waits until the other workers are done.
-func (p *Pool) finish() {
-	// A worker that is held up between its last count and its look at waiting may wake the caller of a later task, so
-	// what counts is pending alone.
-	for !spinUntil(&p.pending, 0) {
+// await returns when the masked bits of c have the wanted value.
+func (p *Pool) await(c *counter, mask, want uint64) {
+	// A worker that leaves may wake the caller too early, even in a later task, so what counts is c alone.
+	for !c.spin(mask, want, true) {
 		p.waiting.Store(1)
-		if p.pending.Load() == 0 && p.waiting.CompareAndSwap(1, 0) {
+		if c.Load()&mask == want && p.waiting.CompareAndSwap(1, 0) {
 			return
 		}
 		<-p.wake
@@ -139,42 +140,56 @@ func (p *Pool) finish() {
 func (p *Pool) work(i int) {
 	runtime.LockOSThread()
 	pin(p.n, i+1)
-	w := &p.workers[i]
-	for epoch := uint32(1); ; epoch++ {
-		w.await(&p.epoch, epoch)
-		task := p.task
-		if task == nil {
-			return
-		}
-		task.Do(i+1, p.n)
-		if p.pending.Add(^uint32(0)) == 0 && p.waiting.CompareAndSwap(1, 0) {
-			p.wake <- struct{}{}
+	last := uint64(0) // task
+	for {
+		p.workers[i].await(&p.gate, last)
+		g := p.gate.Load()
+		last = g / gateTask
+		for g/gateTask == last && g&gateShut == 0 {
+			if p.gate.CompareAndSwap(g, g+1) {
+				if p.task == nil {
+					return
+				}
+				p.task.Do(i+1, p.n)
+				p.leave()
+				break
+			}
+			g = p.gate.Load()
 		}
 	}
 }
 
-// await returns when epoch has the wanted value: it spins first and then parks.
-func (w *worker) await(epoch *counter, want uint32) {
-	// As in finish: a start that is held up may wake the worker one task early.
-	for !spinUntil(epoch, want) {
+// leave ends a worker's part of a task.
+func (p *Pool) leave() {
+	p.done.Add(1)
+	p.gate.Add(^uint64(0))
+	if p.waiting.Load() == 1 && p.waiting.CompareAndSwap(1, 0) {
+		p.wake <- struct{}{}
+	}
+}
+
+// await returns when the gate belongs to another task than last: it spins first and then parks.
+func (w *worker) await(gate *counter, last uint64) {
+	// A start that is held up may wake the worker one task early.
+	for !gate.spin(^uint64(gateTask-1), last*gateTask, false) {
 		w.parked.Store(1)
-		if epoch.Load() == want && w.parked.CompareAndSwap(1, 0) {
+		if gate.Load()/gateTask != last && w.parked.CompareAndSwap(1, 0) {
 			return
 		}
 		<-w.wake
 	}
 }
 
-// spinUntil loads c until it has the wanted value, for spinTime at most; it reports whether it did.
-func spinUntil(c *counter, want uint32) bool {
+// spin loads c until its masked bits equal the value, or differ from it, for spinTime at most; it reports whether they did.
+func (c *counter) spin(mask, value uint64, equal bool) bool {
 	for range spinRound {
-		if c.Load() == want {
+		if (c.Load()&mask == value) == equal {
 			return true
 		}
 	}
 	start := time.Now()
 	for spins := 1; ; spins++ {
-		if c.Load() == want {
+		if (c.Load()&mask == value) == equal {
 			return true
 		}
 		if spins%spinRound == 0 && time.Since(start) > spinTime {

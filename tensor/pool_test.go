@@ -3,46 +3,29 @@ package tensor
 import (
 	"runtime"
 	"slices"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 )
 
-// countTask counts its calls by worker, with a barrier in the middle.
-type countTask struct {
-	pool   *Pool
-	calls  []int
-	before atomic.Int32
-	missed atomic.Int32
-}
+// countTask counts its calls by worker.
+type countTask struct{ calls []int }
 
-func (t *countTask) Do(worker, nWorkers int) {
-	t.calls[worker]++
-	for round := 1; round <= 3; round++ {
-		t.before.Add(1)
-		t.pool.Sync(round)
-		if int(t.before.Load()) < nWorkers*round {
-			t.missed.Add(1)
-		}
-	}
-}
+func (t *countTask) Do(worker, _ int) { t.calls[worker]++ }
 
 func TestPool(t *testing.T) {
 	for _, n := range []int{-1, 1, 2, 3, 8} {
 		p := NewPool(n)
 		require.Equal(t, max(n, 1), p.N())
-		task := &countTask{pool: p, calls: make([]int, p.N())}
+		task := &countTask{calls: make([]int, p.N())}
 		for range 200 {
-			task.before.Store(0)
 			p.Run(task)
 		}
 		for worker, calls := range task.calls {
 			require.Equal(t, 200, calls, "worker %d of %d", worker, n)
 		}
-		require.Zero(t, task.missed.Load(), "a barrier let a worker through early")
-		require.Zero(t, int(testing.AllocsPerRun(50, func() { task.before.Store(0); p.Run(task) })))
+		require.Zero(t, allocations(func() { p.Run(task) }))
 		p.Close()
 		p.Close()
 		require.Panics(t, func() { p.Run(task) })
@@ -79,6 +62,81 @@ func TestPoolParks(t *testing.T) {
 	task := &sleepTask{late: 1}
 	p.Run(task)
 	require.Equal(t, 1, task.runs)
+}
+
+// anyTask is done by whoever comes: each unit is taken once.
+type anyTask struct {
+	shares
+	sum    []int64 // of the units, by worker
+	pauses bool    // some units take longer than anybody spins
+}
+
+func (t *anyTask) Do(worker, _ int) {
+	for {
+		lo, hi, ok := t.take(worker)
+		if !ok {
+			return
+		}
+		for i := lo; i < hi; i++ {
+			t.sum[worker] += int64(i)
+			if t.pauses && i%97 == 0 {
+				time.Sleep(spinTime + spinTime/10*time.Duration(i%3))
+			}
+		}
+	}
+}
+
+func TestPoolRunAny(t *testing.T) {
+	for _, n := range []int{1, 2, 3, 5} {
+		p := NewPool(n)
+		task := &anyTask{sum: make([]int64, n)}
+		task.parts = make([]workerShare, n)
+		every := &countTask{calls: make([]int, n)}
+		for round := range 3000 {
+			units := round % 200
+			task.deal(units, 1, 1+round%20)
+			clear(task.sum)
+			task.pauses = round%300 == 7
+			p.RunAny(task)
+			total := int64(0)
+			for _, s := range task.sum {
+				total += s
+			}
+			require.Equal(t, int64(units*(units-1)/2), total, "round %d of %d workers", round, n)
+			if round%10 == 0 {
+				p.Run(every)
+			}
+			if round%500 == 0 {
+				time.Sleep(2 * spinTime) // all park
+			}
+		}
+		for worker, calls := range every.calls {
+			require.Equal(t, 300, calls, "worker %d of %d", worker, n)
+		}
+		p.Close()
+	}
+}
+
+// TestRunAnyWaitsForNobody sends a worker to sleep and has the caller do a task alone meanwhile.
+func TestRunAnyWaitsForNobody(t *testing.T) {
+	p := NewPool(2)
+	defer p.Close()
+	task := &anyTask{sum: make([]int64, 2)}
+	task.parts = make([]workerShare, 2)
+	alone := 0
+	for range 5 {
+		for p.workers[0].parked.Load() == 0 {
+			time.Sleep(spinTime)
+		}
+		task.deal(100, 1, 10)
+		clear(task.sum)
+		p.RunAny(task)
+		require.Equal(t, int64(4950), task.sum[0]+task.sum[1])
+		if task.sum[1] == 0 {
+			alone++
+		}
+	}
+	t.Logf("%d of 5 tasks without the sleeping worker", alone)
 }
 
 func TestPoolClosesWorkers(t *testing.T) {

@@ -28,6 +28,8 @@ type Options struct {
 	QueueLimit int                     // requests waiting beside them; default 1024
 	Chunk      int                     // most tokens in one pass; default 512
 	Spec       SpecOptions             // guessing ahead
+	CacheTypeK string                  // format of the keys in the KV cache: "f16", the default, or "q8_0"
+	CacheTypeV string                  // format of the values
 	NoPrefix   bool                    // forget the KV of finished requests instead of looking for their prefixes in new ones
 	SelfCheck  bool                    // verify the KV cache whenever the engine is idle, and panic: for tests
 	F32        bool                    // float32 weights and activations throughout, for comparison
@@ -49,7 +51,7 @@ type Engine struct {
 
 	mu     sync.Mutex
 	wake   *sync.Cond
-	queue  []*run // waiting, in order of priority and arrival
+	queue  []*run           // waiting, in order of priority and arrival
 	calls  []func(run bool) // to run between passes; false: the engine is closed
 	closed bool
 	order  uint64
@@ -121,7 +123,11 @@ func (e *Engine) size() error {
 		return fmt.Errorf("context: %d tokens asked for, the model was trained for %d", e.contextLen, trained)
 	}
 	tokens := max(e.opts.KVTokens, e.contextLen)
-	cache, err := e.model.NewCache((tokens + kvcache.BlockTokens - 1) / kvcache.BlockTokens)
+	cfg, err := e.cacheConfig(blocksFor(tokens))
+	if err != nil {
+		return err
+	}
+	cache, err := kvcache.New(cfg)
 	if err != nil {
 		return err
 	}
@@ -136,6 +142,36 @@ func (e *Engine) size() error {
 		return err
 	}
 	return nil
+}
+
+// cacheConfig is the KV cache that the options ask for. Layers with a window get what all running requests can hold of it,
+// which in a long context is much less than the rest needs.
+func (e *Engine) cacheConfig(blocks int) (kvcache.Config, error) {
+	cfg := e.model.CacheConfig(blocks)
+	for _, f := range []struct {
+		flag, value string
+		eight       *bool
+	}{{"cache type k", e.opts.CacheTypeK, &cfg.K8}, {"cache type v", e.opts.CacheTypeV, &cfg.V8}} {
+		switch f.value {
+		case "", "f16":
+		case "q8_0":
+			*f.eight = true
+		default:
+			return cfg, fmt.Errorf("%s: %q, want f16 or q8_0", f.flag, f.value)
+		}
+	}
+	if eight := cfg.K8 || cfg.V8; eight && (e.opts.F32 || e.model.Config().Arch == "t5") {
+		return cfg, fmt.Errorf("cache type q8_0: not with %s and float32 %v", e.model.Config().Arch, e.opts.F32)
+	}
+	window, full := 0, false
+	for _, w := range cfg.Windows {
+		window, full = max(window, w), full || w <= 0
+	}
+	if window > 0 && full {
+		held := blocksFor(window+kvcache.Slack+maxGuesses) + 3
+		cfg.WindowBlocks = min(blocks, e.opts.MaxRunning*held+blocksFor(e.opts.Chunk))
+	}
+	return cfg, nil
 }
 
 // Model returns the loaded model, for its configuration and sizes.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"math/rand/v2"
 	"path/filepath"
 	"testing"
 
@@ -269,5 +270,39 @@ func TestReadersMayBeSlow(t *testing.T) {
 	}
 	for i := len(tickets) - 1; i >= 0; i-- {
 		require.Len(t, whole(t, tickets[i]), 700-10+1)
+	}
+}
+
+// TestEightBitCacheIsLawfulToo writes guesses into 8-bit blocks and takes them back, beside neighbours and in chunks.
+func TestEightBitCacheIsLawfulToo(t *testing.T) {
+	for _, types := range [][2]string{{"q8_0", "q8_0"}, {"f16", "q8_0"}, {"q8_0", ""}} {
+		o := Options{Context: 256, CacheTypeK: types[0], CacheTypeV: types[1]}
+		alone := openWritten(t, o, nil)
+		o.KVTokens, o.Chunk = 512, 40
+		o.Spec = SpecOptions{NMax: 8, Fixed: 8, Drafter: &scripted{rng: rand.New(rand.NewPCG(3, 4)), guess: randomTree}}
+		e := openWritten(t, o, nil)
+		var want [][]Token
+		var tickets []*Ticket
+		for i := range 6 {
+			r := lawRequest(i)
+			r.Reproducible = true
+			want = append(want, whole(t, submit(t, alone, r)))
+			tickets = append(tickets, submit(t, e, r))
+		}
+		for i, ticket := range tickets {
+			require.Equal(t, want[i], whole(t, ticket), "request %d", i)
+			require.Positive(t, ticket.Stats().Spec.Drafted)
+		}
+		half := whole(t, submit(t, openWritten(t, Options{Context: 256}, nil), lawRequest(1)))
+		require.NotEqual(t, half[0].Logprob, want[1][0].Logprob)
+		require.InDelta(t, half[0].Logprob, want[1][0].Logprob, 0.2)
+	}
+	path := filepath.Join(t.TempDir(), "tiny.gguf")
+	require.NoError(t, WriteTinyModel(path, nil))
+	for want, o := range map[string]Options{
+		`cache type k: "q4_0", want f16 or q8_0`: {CacheTypeK: "q4_0"}, "cache type q8_0: not with llama and float32 true": {CacheTypeV: "q8_0", F32: true},
+	} {
+		_, err := Open(path, o)
+		require.EqualError(t, err, want)
 	}
 }

@@ -54,7 +54,7 @@ func TestTwoThousandRequests(t *testing.T) {
 		}
 	}
 	d := &scripted{rng: rand.New(rand.NewPCG(3, 4)), guess: randomTree}
-	e := openWritten(t, Options{Context: 160, KVTokens: 400, MaxRunning: 8, QueueLimit: 12, Spec: SpecOptions{Drafter: d, NMax: 4}}, nil)
+	e := openWritten(t, Options{Context: 160, KVTokens: 400, MaxRunning: 8, QueueLimit: 12, Spec: SpecOptions{Drafter: d, NMax: 4, Fixed: 4}}, nil)
 	goroutines := runtime.NumGoroutine()
 	var count tally
 	var wait sync.WaitGroup

@@ -106,11 +106,14 @@ func (c *Cache) Close() { c.pages.Free() }
 // Blocks is the capacity in blocks.
 func (c *Cache) Blocks() int { return c.cfg.Blocks }
 
-// FreeBlocks is the number of blocks that no sequence holds, of the pool that has the fewest. Cached prefixes count as
-// free: they give way.
+// FreeBlocks is the number of blocks that no sequence holds, for the layers that see everything; where all have windows, of
+// the pool with the fewest. Cached prefixes count as free: they give way.
 func (c *Cache) FreeBlocks() int {
 	n := math.MaxInt
 	for _, p := range c.pools {
+		if p.window == 0 {
+			return p.available()
+		}
 		n = min(n, p.available())
 	}
 	return n

@@ -27,7 +27,7 @@ type SpecReport struct {
 	Pays       bool      // whether the last plan found guesses worth their cost
 }
 
-// SpecReport returns the controller's measurements; false when no controller decides.
+// SpecReport returns the controller's measurements, which it makes whether or not it decides; false without a drafter.
 func (e *Engine) SpecReport() (SpecReport, bool) {
 	k := &e.control
 	k.mu.Lock()
@@ -55,7 +55,7 @@ const calibrationTime = 400 * time.Millisecond
 // twice, and the shorter one counts: a warm cache is what decoding will find, and a shared machine only ever adds.
 func (e *Engine) calibrate() error {
 	o := &e.opts.Spec
-	if o.Drafter == nil || o.Fixed > 0 {
+	if o.Drafter == nil {
 		return nil
 	}
 	share := float64(o.Drafter.Bytes()) / float64(max(1, e.model.WeightBytes()))
@@ -98,14 +98,6 @@ func (e *Engine) planGuesses(decoding []*run) {
 		if !e.speculates(r) {
 			continue
 		}
-		if k.c == nil {
-			n := min(o.NMax, e.room(r))
-			if o.Fixed > 0 {
-				n = min(n, o.Fixed)
-			}
-			r.spec.budget = drafter.Budget{Nodes: n, Depth: n, MinP: o.PMin}
-			continue
-		}
 		if r.spec.stream == nil {
 			r.spec.stream = drafter.NewStream()
 		}
@@ -115,12 +107,21 @@ func (e *Engine) planGuesses(decoding []*run) {
 	if len(k.streams) == 0 {
 		return
 	}
+	if o.Fixed > 0 {
+		for _, r := range decoding {
+			if e.speculates(r) {
+				n := min(o.Fixed, e.room(r))
+				r.spec.budget = drafter.Budget{Nodes: n, Depth: n, MinP: o.PMin}
+			}
+		}
+		return
+	}
 	k.mu.Lock()
 	k.c.Plan(k.streams, len(decoding)-len(k.streams), e.promptTokens())
 	minP := max(o.PMin, k.c.MinBelief())
 	k.mu.Unlock()
 	for _, r := range decoding {
-		if s := r.spec.stream; s != nil {
+		if s := r.spec.stream; s != nil && e.speculates(r) {
 			n := min(s.Guesses, r.spec.stream.Room)
 			r.spec.budget = drafter.Budget{Nodes: n, Depth: n, MinP: minP}
 		}

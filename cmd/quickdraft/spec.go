@@ -45,7 +45,7 @@ const (
 // aliases are the names that other engines give to the same options.
 var specAliases = map[string]string{
 	"draft": "spec-draft-n-max", "draft-max": "spec-draft-n-max", "draft-n": "spec-draft-n-max", "spec-length": "spec-draft-n-max",
-	"draft-min": "spec-draft-n-min", "draft-n-min": "spec-draft-n-min", "draft-p-min": "spec-draft-p-min", "draft-model": "model-draft",
+	"draft-min": "spec-draft-n-min", "draft-n-min": "spec-draft-n-min", "draft-p-min": "spec-draft-p-min", "draft-model": "model-draft", "drafter": "spec-type",
 }
 
 // add registers the options; method is what happens when none is given.

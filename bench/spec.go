@@ -1,0 +1,299 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"quickdraft/bench/prompts"
+	"quickdraft/drafter"
+	"quickdraft/engine"
+	"quickdraft/sample"
+)
+
+// SpecOptions say what a comparison with and without guesses runs.
+type SpecOptions struct {
+	Kinds       []string // of prompts.Kinds
+	PerKind     int      // prompts of each kind
+	Tokens      int      // answer length at most
+	Streams     int      // requests at once
+	Temperature float64
+	Encode      func(prompt string) ([]int32, error)
+	EOG         []int32
+	Note        func(line string) // progress; may be nil
+}
+
+// SpecRow is one kind of prompt.
+type SpecRow struct {
+	Kind         string    `json:"kind"`
+	Plain        float64   `json:"plain_tokens_per_second"`
+	With         float64   `json:"tokens_per_second"`
+	Ratio        float64   `json:"ratio"`
+	Rounds       int       `json:"rounds"`
+	Drafted      int       `json:"draft_n"`
+	Accepted     int       `json:"draft_n_accepted"`
+	AcceptedAt   []float64 `json:"accepted_per_position"` // share of the guesses at a position that became part of the answer
+	MeanAccepted float64   `json:"mean_accepted_length"`  // tokens a round of guesses gave, the target's own included
+	PerPass      float64   `json:"tokens_per_pass"`
+	Predicted    float64   `json:"predicted_tokens_per_second"`
+	Error        float64   `json:"prediction_error"` // predicted over measured, less 1
+	Identical    int       `json:"identical_answers"`
+	Answers      int       `json:"answers"`
+
+	plainTime, time         time.Duration
+	plainTokens, tokens     int
+	accepted, offered       []int
+	predictedTime, expected float64
+}
+
+// SpecResult is the whole comparison.
+type SpecResult struct {
+	Head
+	Rows    []SpecRow `json:"kinds"`
+	All     SpecRow   `json:"all"`
+	Pass    []float64 `json:"pass_seconds"`  // T(M), M from 1
+	Draft   []float64 `json:"draft_seconds"` // D of 1, 2, ... levels
+	Lossy   bool      `json:"lossy"`
+	Streams int       `json:"streams"`
+	Temp    float64   `json:"temperature"`
+}
+
+// Speculation decodes every prompt with and without guesses in turns, on the same engine and in the same minutes.
+func Speculation(ctx context.Context, e *engine.Engine, o SpecOptions) (*SpecResult, error) {
+	res := &SpecResult{Head: NewHead(e.Threads()), Streams: o.Streams, Temp: o.Temperature}
+	for _, kind := range o.Kinds {
+		set := prompts.Set(kind)
+		if set == nil {
+			return nil, fmt.Errorf("prompts %q: want one of %s", kind, strings.Join(prompts.Kinds, ", "))
+		}
+		row := SpecRow{Kind: kind}
+		set = set[:min(o.PerKind, len(set))]
+		for first := 0; first < len(set); first += o.Streams {
+			if err := o.both(ctx, e, &row, set[first:min(first+o.Streams, len(set))], first); err != nil {
+				return nil, err
+			}
+		}
+		report, _ := e.SpecReport()
+		res.Pass, res.Draft = report.Pass, report.Draft
+		row.finish(report, o.Streams)
+		res.Rows = append(res.Rows, row)
+		res.All.add(&row)
+		if o.Note != nil {
+			o.Note(row.line())
+		}
+	}
+	res.All.Kind = "all"
+	report, _ := e.SpecReport()
+	res.All.finish(report, o.Streams)
+	res.Lossy = e.Spec().Lenience < 1
+	return res, nil
+}
+
+// both runs some prompts with and without guesses, the order changing from group to group.
+func (o *SpecOptions) both(ctx context.Context, e *engine.Engine, row *SpecRow, group []string, n int) error {
+	var ids [][]int32
+	for _, p := range group {
+		prompt, err := o.Encode(p)
+		if err != nil {
+			return err
+		}
+		ids = append(ids, prompt)
+	}
+	if _, _, err := o.run(ctx, e, ids, true, 0); err != nil { // both find the prompt in the cache
+		return err
+	}
+	var answers [2][][]int32
+	for i := range 2 {
+		plain := (n+i)%2 == 0
+		out, stats, err := o.run(ctx, e, ids, plain, o.Tokens)
+		if err != nil {
+			return err
+		}
+		row.count(stats, plain)
+		answers[i] = out
+	}
+	for i := range ids {
+		row.Answers++
+		if slices.Equal(answers[0][i], answers[1][i]) {
+			row.Identical++
+		}
+	}
+	return nil
+}
+
+// run answers the prompts at once.
+func (o *SpecOptions) run(ctx context.Context, e *engine.Engine, ids [][]int32, plain bool, tokens int) (out [][]int32, stats []engine.Stats, err error) {
+	p := sample.Default()
+	p.Temperature = o.Temperature
+	var tickets []*engine.Ticket
+	for i, prompt := range ids {
+		p.Seed = uint64(i + 1)
+		t, err := e.Submit(ctx, engine.Request{Prompt: prompt, MaxTokens: tokens, Sampling: p, EOG: o.EOG, NoSpec: plain})
+		if err != nil {
+			return nil, nil, err
+		}
+		tickets = append(tickets, t)
+	}
+	out = make([][]int32, len(tickets))
+	done := make(chan error, len(tickets))
+	for i, t := range tickets {
+		go func() {
+			var err error
+			for tok := range t.Tokens() {
+				if tok.HasID {
+					out[i] = append(out[i], tok.ID)
+				}
+				if tok.Err != nil {
+					err = tok.Err
+				}
+			}
+			done <- err
+		}()
+	}
+	for range tickets {
+		if failed := <-done; failed != nil {
+			err = failed
+		}
+	}
+	for _, t := range tickets {
+		stats = append(stats, t.Stats())
+	}
+	return out, stats, err
+}
+
+// count takes the figures of one group in: its time is that of its longest answer.
+func (r *SpecRow) count(stats []engine.Stats, plain bool) {
+	var longest time.Duration
+	tokens := 0
+	for _, s := range stats {
+		longest = max(longest, s.Decode)
+		tokens += max(0, s.DecodedTokens-1)
+	}
+	if plain {
+		r.plainTime, r.plainTokens = r.plainTime+longest, r.plainTokens+tokens
+		return
+	}
+	r.time, r.tokens = r.time+longest, r.tokens+tokens
+	for _, s := range stats {
+		r.Rounds, r.Drafted, r.Accepted = r.Rounds+s.Spec.Rounds, r.Drafted+s.Spec.Drafted, r.Accepted+s.Spec.Accepted
+		r.accepted, r.offered = addTo(r.accepted, s.Spec.PerDepth), addTo(r.offered, s.Spec.Offered)
+	}
+}
+
+// add joins the counts of another row.
+func (r *SpecRow) add(o *SpecRow) {
+	r.plainTime, r.plainTokens, r.time, r.tokens = r.plainTime+o.plainTime, r.plainTokens+o.plainTokens, r.time+o.time, r.tokens+o.tokens
+	r.Rounds, r.Drafted, r.Accepted = r.Rounds+o.Rounds, r.Drafted+o.Drafted, r.Accepted+o.Accepted
+	r.accepted, r.offered = addTo(r.accepted, o.accepted), addTo(r.offered, o.offered)
+	r.Identical, r.Answers = r.Identical+o.Identical, r.Answers+o.Answers
+}
+
+func addTo(sum, x []int) []int {
+	for len(sum) < len(x) {
+		sum = append(sum, 0)
+	}
+	for i, v := range x {
+		sum[i] += v
+	}
+	return sum
+}
+
+// finish derives the rates and what the model of a round predicts for them.
+func (r *SpecRow) finish(report engine.SpecReport, streams int) {
+	perSecond := func(n int, d time.Duration) float64 {
+		if d <= 0 {
+			return 0
+		}
+		return float64(n) / d.Seconds()
+	}
+	r.Plain, r.With = perSecond(r.plainTokens, r.plainTime), perSecond(r.tokens, r.time)
+	if r.Plain > 0 {
+		r.Ratio = r.With / r.Plain
+	}
+	for i, n := range r.accepted {
+		r.AcceptedAt = append(r.AcceptedAt, float64(n)/float64(max(1, r.offered[i])))
+	}
+	if r.Rounds > 0 {
+		r.MeanAccepted = 1 + float64(r.Accepted)/float64(r.Rounds)
+	}
+	if passes := r.tokens - r.Accepted; passes > 0 {
+		r.PerPass = float64(r.tokens) / float64(passes)
+	}
+	if r.predict(report); streams == 1 && r.With > 0 {
+		r.Error = r.Predicted/r.With - 1
+	}
+}
+
+// predict applies the model of a round to what was drafted: rounds of g guesses take T(1+g) + D(g) and give 1 token and
+// those of the acceptance per position; the other passes take T(1).
+func (r *SpecRow) predict(report engine.SpecReport) {
+	if len(report.Pass) == 0 {
+		return
+	}
+	alphas := make([]float64, len(r.offered))
+	reached := float64(r.Rounds)
+	for d := range r.offered {
+		if d > 0 && d-1 < len(r.accepted) { // as many of the accepted went on as rounds did
+			reached = float64(r.accepted[d-1]) * float64(r.offered[d]) / float64(max(1, r.offered[d-1]))
+		}
+		if reached > 0 && d < len(r.accepted) {
+			alphas[d] = min(1, float64(r.accepted[d])/reached)
+		}
+	}
+	plain := float64(max(0, r.tokens-r.Accepted-r.Rounds))
+	tokens, seconds := plain, plain*report.Pass[0]
+	for g := 1; g <= len(r.offered); g++ {
+		rounds := r.offered[g-1]
+		if g < len(r.offered) {
+			rounds -= r.offered[g]
+		}
+		tokens += float64(rounds) * drafter.ExpectedSteps(alphas[:g])
+		seconds += float64(rounds) * (report.Pass[min(g, len(report.Pass)-1)] + report.Draft[min(g, len(report.Draft))-1])
+	}
+	if seconds > 0 {
+		r.Predicted = tokens / seconds
+	}
+}
+
+func (r *SpecRow) line() string {
+	line := fmt.Sprintf("%-16s %8.2f %8.2f %6.2fx %9.2f %9.2f  %3d/%-3d", r.Kind, r.Plain, r.With, r.Ratio, r.MeanAccepted, r.PerPass, r.Identical, r.Answers)
+	if r.Predicted > 0 {
+		line += fmt.Sprintf(" %8.2f %+5.1f %%", r.Predicted, 100*r.Error)
+	}
+	line += "  "
+	for i, a := range r.AcceptedAt {
+		if i == 8 {
+			break
+		}
+		line += fmt.Sprintf(" %.2f", a)
+	}
+	return line
+}
+
+// SpecHeader names the columns of a row.
+const SpecHeader = "prompts             plain     with   ratio accepted  per pass   same  predicted  off   accepted per position"
+
+// String prints the comparison as a table.
+func (s *SpecResult) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s\ntemperature %v, %d at once; tokens/s without and with guesses, in turns\n", s.Head, s.Temp, s.Streams)
+	if s.Lossy {
+		b.WriteString("LOSSY: lenience changes the answers\n")
+	}
+	fmt.Fprintln(&b, SpecHeader)
+	for i := range s.Rows {
+		fmt.Fprintln(&b, s.Rows[i].line())
+	}
+	fmt.Fprintln(&b, s.All.line())
+	b.WriteString("T(M) ms ")
+	for _, t := range s.Pass {
+		fmt.Fprintf(&b, " %.1f", 1e3*t)
+	}
+	b.WriteString("\nD(g) ms ")
+	for _, d := range s.Draft {
+		fmt.Fprintf(&b, " %.2f", 1e3*d)
+	}
+	return b.String()
+}

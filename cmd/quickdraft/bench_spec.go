@@ -1,0 +1,95 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"quickdraft/bench"
+	"quickdraft/bench/prompts"
+	"quickdraft/text"
+)
+
+func benchSpec() *cobra.Command {
+	var f modelFlags
+	var o bench.SpecOptions
+	var kinds string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "spec", Short: "Decode a set of prompts with and without guesses, in turns", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := atLeast("-n", o.Tokens, 2, "--streams", o.Streams, 1, "--per-kind", o.PerKind, 1); err != nil {
+				return err
+			}
+			o.Kinds = strings.Split(kinds, ",")
+			for _, kind := range o.Kinds {
+				if prompts.Set(kind) == nil {
+					return &usageError{fmt.Errorf("--kinds %q: want one of %s", kind, strings.Join(prompts.Kinds, ", "))}
+				}
+			}
+			return runBenchSpec(cmd.Context(), &f, o, asJSON)
+		},
+	}
+	f.add(cmd)
+	f.spec.add(cmd, specAuto)
+	fl := cmd.Flags()
+	fl.IntVarP(&o.Tokens, "predict", "n", 128, "tokens of an answer at most")
+	fl.Float64Var(&o.Temperature, "temp", 0, "temperature")
+	fl.IntVar(&o.Streams, "streams", 1, "requests at once")
+	fl.IntVar(&o.PerKind, "per-kind", 10, "prompts of each kind")
+	fl.StringVar(&kinds, "kinds", strings.Join(prompts.Kinds, ","), "kinds of prompts, separated by commas")
+	fl.BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func runBenchSpec(ctx context.Context, f *modelFlags, o bench.SpecOptions, asJSON bool) error {
+	m, err := f.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	if m.Spec().Drafter == nil {
+		return &usageError{errors.New("bench spec: speculation is off, there is nothing to compare")}
+	}
+	o.EOG = m.eog()
+	o.Encode = func(prompt string) ([]int32, error) {
+		return m.encode(ctx, []text.Message{{Role: "user", Content: prompt}}, false)
+	}
+	fmt.Fprintln(os.Stderr, m.banner())
+	fmt.Fprintln(os.Stderr, bench.SpecHeader)
+	o.Note = func(line string) { fmt.Fprintln(os.Stderr, line) }
+	res, err := bench.Speculation(ctx, m.Engine, o)
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		err = printJSON(res)
+	} else {
+		fmt.Println(res)
+	}
+	if err == nil && o.Temperature == 0 && !res.Lossy && res.All.Identical < res.All.Answers {
+		err = fmt.Errorf("bench spec: %d of %d greedy answers differ with guesses, want none", res.All.Answers-res.All.Identical, res.All.Answers)
+	}
+	return err
+}
+
+func benchTheory() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "theory", Short: "Print what the formulas of speculative decoding give for the published settings", Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			t := bench.NewTheory()
+			if asJSON {
+				return printJSON(t)
+			}
+			fmt.Println(t)
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}

@@ -28,7 +28,7 @@ DECODE = 16
 # engine: (packages, module whose import proves that it works)
 ENGINES = {
     "llama.cpp": (["llama-cpp-python"], "llama_cpp"),
-    "ik_llama.cpp": (["ik-llama-cpp-python"], "ik_llama_cpp"),
+    "ik_llama.cpp": (["ik-llama-cpp-python"], "ik_llama_cpp._ctypes_api"),
     "openvino": (["openvino-genai"], "openvino_genai"),
 }
 

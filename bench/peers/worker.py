@@ -21,6 +21,7 @@ class Llama:
         import importlib
 
         self.c = c = importlib.import_module(module)
+        self.lib = getattr(c, "_lib", None)  # for what the package does not bind
         c.llama_backend_init()
         model_params = c.llama_model_default_params()
         model_params.n_gpu_layers = 0
@@ -31,18 +32,18 @@ class Llama:
         params = c.llama_context_default_params()
         params.n_ctx, params.n_batch, params.n_ubatch = 2048, 512, 512
         params.n_threads = params.n_threads_batch = threads
+        if hasattr(params, "flash_attn"):  # newer ones choose by themselves
+            params.flash_attn = True
         new = self.first("llama_init_from_model", "llama_new_context_with_model")
         self.ctx = new(self.model, params)
         if not self.ctx:
             raise SystemExit(f"{module}: cannot make a context for {path}")
+        self.seq_rm = self.find_seq_rm()
         if hasattr(c, "llama_vocab_n_tokens") and hasattr(c, "llama_model_get_vocab"):
             self.vocab = c.llama_vocab_n_tokens(c.llama_model_get_vocab(self.model))
         else:
             self.vocab = c.llama_n_vocab(self.model)
-        try:
-            self.batch = c.llama_batch_init(512, 0, 1)
-        except TypeError:
-            raise SystemExit(f"{module}: its llama_batch_init is unknown here")
+        self.batch = c.llama_batch_init(512, 0, 1)
         self.depth = 0
 
     def first(self, *names):
@@ -51,13 +52,26 @@ class Llama:
                 return getattr(self.c, name)
         raise SystemExit("the package has none of " + ", ".join(names))
 
-    def keep(self, n):
-        """Forgets all positions from n on."""
+    def find_seq_rm(self):
+        """Returns a function that removes the positions from n on."""
         c = self.c
         if hasattr(c, "llama_memory_seq_rm"):
-            c.llama_memory_seq_rm(c.llama_get_memory(self.ctx), 0, n, -1)
-        else:
-            self.first("llama_kv_self_seq_rm", "llama_kv_cache_seq_rm")(self.ctx, 0, n, -1)
+            return lambda n: c.llama_memory_seq_rm(c.llama_get_memory(self.ctx), 0, n, -1)
+        for name in ("llama_kv_self_seq_rm", "llama_kv_cache_seq_rm"):
+            remove = getattr(c, name, None)
+            if remove is None and hasattr(self.lib, name):
+                import ctypes
+
+                remove = getattr(self.lib, name)
+                remove.argtypes = [ctypes.c_void_p, ctypes.c_int32, ctypes.c_int32, ctypes.c_int32]
+                remove.restype = ctypes.c_bool
+            if remove is not None:
+                return lambda n: remove(self.ctx, 0, n, -1)
+        raise SystemExit("the package cannot remove positions from the cache")
+
+    def keep(self, n):
+        """Forgets all positions from n on."""
+        self.seq_rm(n)
         self.depth = n
 
     def feed(self, n, all_logits):
@@ -72,18 +86,19 @@ class Llama:
         start = time.perf_counter()
         if self.c.llama_decode(self.ctx, b) != 0:
             raise RuntimeError(f"llama_decode of {n} tokens failed")
-        self.c.llama_get_logits(self.ctx)  # waits for the pass
+        self.c.llama_get_logits_ith(self.ctx, n - 1)  # waits for the pass
         took = time.perf_counter() - start
         self.depth += n
         return took
 
     def fill(self, n):
+        """Puts n tokens into the cache and returns the seconds that took."""
+        took = 0.0
         if self.depth != n:
             self.keep(0)
-            took = 0.0
-            while self.depth < n:
-                took += self.feed(min(512, n - self.depth), False)
-            return took
+        while self.depth < n:
+            took += self.feed(min(512, n - self.depth), False)
+        return took
 
     def run_pass(self, m, depth):
         self.fill(depth)
@@ -99,7 +114,6 @@ class Llama:
 
     def run_prefill(self, n):
         self.keep(0)
-        self.depth = 0
         return self.fill(n)
 
 

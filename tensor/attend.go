@@ -49,7 +49,7 @@ func (c *CPU) Attend(dst, q F32, spans []KVSpan, p AttnParams) {
 	t.reserve(longest)
 	t.split()
 	t.next.Store(0)
-	c.run(t, work*q.Cols)
+	c.runAny(t, work*q.Cols)
 	c.watch.attended(began)
 }
 

@@ -32,6 +32,11 @@ type columns struct {
 
 func newImportance() *Importance { return &Importance{columns: map[string]*columns{}} }
 
+// seen reports whether any token came by.
+func (c *columns) seen() bool {
+	return slices.ContainsFunc(c.counts, func(n float64) bool { return n > 0 })
+}
+
 // add makes room for a tensor's parts; a known tensor keeps what it has.
 func (im *Importance) add(name string, cols, parts int) *columns {
 	if c, ok := im.columns[name]; ok {
@@ -47,10 +52,10 @@ func (im *Importance) add(name string, cols, parts int) *columns {
 func (im *Importance) Names() []string { return slices.Clone(im.names) }
 
 // Columns returns the mean squared activations of a tensor's columns, (parts, cols): one part, or one for each expert.
-// Nil where no token came by, or the tensor is not known with that many columns.
+// A part is nil where no token came by; all is nil where none came by any, or the tensor is not known with that many columns.
 func (im *Importance) Columns(name string, cols int) [][]float32 {
 	c, ok := im.columns[name]
-	if !ok || c.cols != cols {
+	if !ok || c.cols != cols || !c.seen() {
 		return nil
 	}
 	parts := make([][]float32, len(c.counts))
@@ -145,7 +150,7 @@ func (im *Importance) WriteFile(path string) error {
 	w.Set(keyContext, uint32(im.Context))
 	for _, name := range im.names {
 		c := im.columns[name]
-		if !slices.ContainsFunc(c.counts, func(n float64) bool { return n > 0 }) {
+		if !c.seen() {
 			continue
 		}
 		w.AddTensor(name+sumsSuffix, gguf.TypeF32, []int{c.cols, len(c.counts)}, floatBytes(c.sums))

@@ -55,7 +55,11 @@ func NewExport(c *safetensors.Checkpoint) (*Export, error) {
 	if err != nil {
 		return nil, err
 	}
-	x := &exporter{arch: arch, cfg: cfg, src: &safetensorsWeights{ckpt: c, hf: arch.names}, used: map[string]bool{}}
+	src := &safetensorsWeights{ckpt: c, hf: arch.names}
+	if embed, ok := src.find("token_embd.weight"); ok {
+		cfg.Vocab = embed.rows
+	}
+	x := &exporter{arch: arch, cfg: cfg, src: src, used: map[string]bool{}}
 	if err := x.tensors(); err != nil {
 		return nil, err
 	}

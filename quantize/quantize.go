@@ -1,4 +1,5 @@
-// Package quantize writes a GGUF model again with its matrices in another weight format.
+// Package quantize writes a model, a GGUF file or a safetensors folder, as GGUF with its matrices in other weight formats:
+// one for all, or a mix that spends bits where errors count most, rounded with or without importances of the columns.
 package quantize
 
 import (
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"sync"
 
+	"quickdraft/eval"
 	"quickdraft/modelfile/gguf"
 	"quickdraft/quant"
 )
@@ -19,6 +21,8 @@ type Options struct {
 	Threads  int                     // goroutines that encode; 0: as many as run at once
 	Note     func(line string)       // a matrix that takes another type than asked for
 	Progress func(done, total int64) // bytes of the source read so far and in all
+	// Importance, if set, says which columns' errors count more, for the types that can make a difference.
+	Importance *eval.Importance
 }
 
 // Result sums a run up.
@@ -26,6 +30,7 @@ type Result struct {
 	Tensors   int   // in the file
 	Converted int   // those that changed their type
 	FellBack  int   // matrices in a type of smaller blocks than asked for
+	Weighted  int   // matrices that were rounded by importances
 	InBytes   int64 // of tensor data
 	OutBytes  int64
 }
@@ -33,7 +38,7 @@ type Result struct {
 // smaller is the next type to try when columns do not fill a type's blocks: of about the same bits a weight in blocks of
 // 32, then two bytes a weight, which fits everything.
 var smaller = map[gguf.Type]gguf.Type{
-	gguf.TypeQ2_K: gguf.TypeQ4_0, gguf.TypeQ3_K: gguf.TypeQ4_0, gguf.TypeQ4_K: gguf.TypeQ5_0, gguf.TypeQ5_K: gguf.TypeQ5_1,
+	gguf.TypeQ2_K: gguf.TypeIQ4_NL, gguf.TypeQ3_K: gguf.TypeIQ4_NL, gguf.TypeQ4_K: gguf.TypeQ5_0, gguf.TypeQ5_K: gguf.TypeQ5_1,
 	gguf.TypeQ6_K: gguf.TypeQ8_0, gguf.TypeIQ4_XS: gguf.TypeIQ4_NL,
 }
 
@@ -66,89 +71,124 @@ func Type(name string, dims []int, want gguf.Type) (t gguf.Type, fellBack bool) 
 	return t, fellBack
 }
 
-// File writes the model at in to out with its matrices in type t. Metadata is copied; the parts of a split model become
-// one file. out appears when it is complete. Errors name the file and the tensor.
-func File(in, out string, t gguf.Type, o Options) (Result, error) {
-	if _, ok := quant.Get(t); !ok {
-		return Result{}, fmt.Errorf("type %v: want one of %v", t, gguf.Types())
-	}
+// File writes the model at in, a GGUF file or a safetensors folder, to out with its matrices in the target's types.
+// Metadata is copied, or made from the folder's configuration and tokenizer; the parts of a split model become one file. out
+// appears when it is complete. Errors name the file and the tensor.
+func File(in, out string, t Target, o Options) (Result, error) {
 	a, errIn := os.Stat(in)
 	if b, err := os.Stat(out); err == nil && errIn == nil && os.SameFile(a, b) {
 		return Result{}, fmt.Errorf("%s: is the model that is read, want another name for what is written", out)
 	}
-	f, err := gguf.Open(in)
+	src, err := open(in)
 	if err != nil {
 		return Result{}, err
 	}
-	r := &run{file: f, Options: o, want: t}
+	r := &run{source: src, Options: o, target: t}
 	if r.Threads < 1 {
 		r.Threads = runtime.GOMAXPROCS(0)
 	}
 	err = r.write(out)
-	return r.Result, errors.Join(err, f.Close())
+	return r.Result, errors.Join(err, src.close())
 }
 
 type run struct {
 	Options
 	Result
-	file *gguf.File
-	want gguf.Type
-	done int64
+	*source
+	target Target
+	done   int64
 }
 
 func (r *run) write(out string) error {
 	w := gguf.NewWriter()
-	if err := r.metadata(w); err != nil {
-		return err
-	}
-	for _, t := range r.file.Tensors() {
-		to, fellBack := Type(t.Name, t.Dims, r.want)
-		if fellBack {
-			r.FellBack++
-			if r.Note != nil {
-				r.Note(fmt.Sprintf("%s: %d columns do not fill blocks of %v, which hold %d: %v instead", t.Name, t.Cols(), r.want,
-					r.want.BlockSize(), to))
-			}
+	r.metadata(w)
+	for i := range r.tensors {
+		t := &r.tensors[i]
+		to := r.choose(t)
+		weights, err := r.weights(t, to)
+		if err != nil {
+			return err
 		}
 		r.Tensors++
-		r.InBytes += int64(len(t.Data))
-		r.OutBytes += int64(t.Rows()) * int64(to.RowBytes(t.Cols()))
+		r.InBytes += t.bytes()
+		r.OutBytes += int64(t.rows()) * int64(to.RowBytes(t.cols()))
 		if to != t.Type {
 			r.Converted++
 		}
-		w.AddTensorFunc(t.Name, to, t.Dims, func(w io.Writer) error { return r.tensor(w, t, to) })
+		w.AddTensorFunc(t.Name, to, t.Dims, func(w io.Writer) error { return r.tensor(w, t, to, weights) })
+	}
+	if r.Importance != nil && r.Weighted == 0 {
+		return fmt.Errorf("importances of %d tensors: none fits a matrix of %s that is converted to a type that takes them", len(r.Importance.Names()), r.path)
 	}
 	return w.WriteFile(out)
 }
 
-// metadata copies all keys but those of a split model and says what the file holds now.
-func (r *run) metadata(w *gguf.Writer) error {
-	for _, key := range r.file.Keys() {
-		if strings.HasPrefix(key, "split.") {
-			continue
+// choose settles the type of a tensor and notes when its columns ask for another than the target's.
+func (r *run) choose(t *sourceTensor) gguf.Type {
+	want := r.want(t)
+	to, fellBack := Type(t.Name, t.Dims, want)
+	if fellBack {
+		r.FellBack++
+		if r.Note != nil {
+			r.Note(fmt.Sprintf("%s: %d columns do not fill blocks of %v, which hold %d: %v instead", t.Name, t.cols(), want, want.BlockSize(), to))
 		}
-		v, _ := r.file.Value(key)
-		w.Set(key, v)
 	}
-	fileType, ok := r.want.FileType()
-	if !ok {
-		return fmt.Errorf("type %v: has no general.file_type", r.want)
+	return to
+}
+
+// want is the type that the target gives a tensor.
+func (r *run) want(t *sourceTensor) gguf.Type {
+	m := r.shape
+	m.parse(t.Name)
+	m.isOutput = t.Name == "output.weight" || t.Name == "token_embd.weight" && !r.hasOutput
+	return r.target.typeOf(&m)
+}
+
+// weights returns the importances of a tensor's columns, of all its rows or of each expert's. Nil: there are none, or the
+// type has no use for them.
+func (r *run) weights(t *sourceTensor, to gguf.Type) ([][]float32, error) {
+	format, _ := quant.Get(to)
+	if r.Importance == nil || to == t.Type || format.EncodeWeighted == nil {
+		return nil, nil
 	}
-	w.Set("general.file_type", fileType)
-	if r.want != gguf.TypeF32 && r.want != gguf.TypeF16 && r.want != gguf.TypeBF16 {
+	parts := r.Importance.Columns(t.Name, t.cols())
+	if parts == nil {
+		for _, name := range t.Sources {
+			parts = append(parts, r.Importance.Columns(name, t.cols())...)
+		}
+	}
+	if parts == nil {
+		return nil, nil
+	}
+	if t.rows()%len(parts) != 0 {
+		return nil, fmt.Errorf("%s: tensor %q: importances of %d parts for %d rows", r.path, t.Name, len(parts), t.rows())
+	}
+	r.Weighted++
+	return parts, nil
+}
+
+// metadata says what the file holds now.
+func (r *run) metadata(w *gguf.Writer) {
+	r.source.metadata(w)
+	w.Set("general.file_type", r.target.fileType)
+	if base := r.target.Base; base != gguf.TypeF32 && base != gguf.TypeF16 && base != gguf.TypeBF16 {
 		w.Set("general.quantization_version", uint32(2))
 	}
-	return nil
+	if im := r.Importance; im != nil {
+		w.Set("quantize.imatrix.dataset", strings.Join(im.Datasets, ", "))
+		w.Set("quantize.imatrix.entries_count", uint32(len(im.Names())))
+		w.Set("quantize.imatrix.chunks_count", uint32(im.Windows))
+	}
 }
 
 // chunkWeights is the number of weights that a goroutine converts at a time.
 const chunkWeights = 1 << 20
 
 // tensor writes one tensor, chunks of rows at a time.
-func (r *run) tensor(w io.Writer, t *gguf.Tensor, to gguf.Type) error {
-	rows, cols := t.Rows(), t.Cols()
+func (r *run) tensor(w io.Writer, t *sourceTensor, to gguf.Type, weights [][]float32) error {
+	rows, cols := t.rows(), t.cols()
 	chunk := max(1, chunkWeights/cols)
-	c := &converter{t: t, to: to, cols: cols, buffers: make([]buffer, r.Threads)}
+	c := &converter{t: t, to: to, cols: cols, weights: weights, buffers: make([]buffer, r.Threads)}
 	for row := 0; row < rows; {
 		var wg sync.WaitGroup
 		first := row
@@ -163,7 +203,7 @@ func (r *run) tensor(w io.Writer, t *gguf.Tensor, to gguf.Type) error {
 		for i := range used {
 			b := &c.buffers[i]
 			if b.err != nil {
-				return r.file.TensorError(t.Name, "%v", b.err)
+				return fmt.Errorf("%s: tensor %q: %w", r.path, t.Name, b.err)
 			}
 			if _, err := w.Write(b.out); err != nil {
 				return err
@@ -174,22 +214,24 @@ func (r *run) tensor(w io.Writer, t *gguf.Tensor, to gguf.Type) error {
 			r.Progress(r.done, r.InBytes)
 		}
 	}
-	r.file.Release(t)
+	t.Release()
 	return nil
 }
 
 // converter turns rows of one tensor into another type.
 type converter struct {
-	t       *gguf.Tensor
+	t       *sourceTensor
 	to      gguf.Type
 	cols    int
+	weights [][]float32 // importances of the columns; see run.weights
 	buffers []buffer
 }
 
 type buffer struct {
 	values []float32
+	raw    []byte // rows that do not follow one another in the file
 	space  []byte
-	out    []byte // what is to be written: a part of space, or of the file
+	out    []byte // what is to be written: a part of space, or as the file has it
 	err    error
 }
 
@@ -197,8 +239,7 @@ type buffer struct {
 func (c *converter) convert(b *buffer, row, n int) {
 	from, _ := quant.Get(c.t.Type)
 	to, _ := quant.Get(c.to)
-	rowBytes := from.RowBytes(c.cols)
-	src := c.t.Data[row*rowBytes : (row+n)*rowBytes]
+	src := c.t.Rows(&b.raw, row, n)
 	if bad, ok := quant.CheckScales(c.t.Type, src, c.cols); !ok {
 		b.err = fmt.Errorf("row %d holds a value or a scale that is not a finite number", row+bad)
 		return
@@ -213,9 +254,21 @@ func (c *converter) convert(b *buffer, row, n int) {
 	values := b.values[:n*c.cols]
 	b.out = b.space[:n*to.RowBytes(c.cols)]
 	from.Decode(values, src)
-	to.Encode(b.out, values)
+	c.encode(to, b.out, values, row)
 	// A finite value may leave the range of a smaller type: 1e30 is infinite in F16.
 	if bad, ok := quant.CheckScales(c.to, b.out, c.cols); !ok {
 		b.err = fmt.Errorf("row %d holds a value that is out of the range of %v", row+bad, c.to)
+	}
+}
+
+// encode encodes rows from the given one, with the importances of their columns where there are some.
+func (c *converter) encode(to *quant.Format, dst []byte, values []float32, row int) {
+	if c.weights == nil {
+		to.Encode(dst, values)
+		return
+	}
+	perPart, rowBytes := c.t.rows()/len(c.weights), to.RowBytes(c.cols)
+	for i := range len(values) / c.cols {
+		to.EncodeWeighted(dst[i*rowBytes:][:rowBytes], values[i*c.cols:][:c.cols], c.weights[(row+i)/perPart])
 	}
 }

@@ -14,8 +14,8 @@ import (
 	"quickdraft/quant"
 )
 
-// source writes a small model with a matrix of whole blocks, odd ones, a vector, a router and a bias.
-func source(t *testing.T, change func(w *gguf.Writer)) string {
+// sourceFile writes a small model with a matrix of whole blocks, odd ones, a vector, a router and a bias.
+func sourceFile(t *testing.T, change func(w *gguf.Writer)) string {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(1, 2))
 	w := gguf.NewWriter()
@@ -50,8 +50,15 @@ func source(t *testing.T, change func(w *gguf.Writer)) string {
 	return path
 }
 
+func plain(t *testing.T, typ gguf.Type) Target {
+	t.Helper()
+	target, err := Plain(typ)
+	require.NoError(t, err)
+	return target
+}
+
 func TestFile(t *testing.T) {
-	in := source(t, nil)
+	in := sourceFile(t, nil)
 	src, err := gguf.Open(in)
 	require.NoError(t, err)
 	defer src.Close()
@@ -60,7 +67,7 @@ func TestFile(t *testing.T) {
 			var notes []string
 			var last, total int64
 			path := filepath.Join(t.TempDir(), "out.gguf")
-			res, err := File(in, path, typ, Options{
+			res, err := File(in, path, plain(t, typ), Options{
 				Threads: 2, Note: func(s string) { notes = append(notes, s) }, Progress: func(d, n int64) { last, total = d, n },
 			})
 			require.NoError(t, err)
@@ -109,7 +116,7 @@ func TestTypeOfTensors(t *testing.T) {
 		{"token_embd.weight", []int{288, 9}, gguf.TypeQ4_K, gguf.TypeQ5_0},
 		{"token_embd.weight", []int{288, 9}, gguf.TypeQ5_K, gguf.TypeQ5_1},
 		{"token_embd.weight", []int{288, 9}, gguf.TypeQ6_K, gguf.TypeQ8_0},
-		{"token_embd.weight", []int{288, 9}, gguf.TypeQ2_K, gguf.TypeQ4_0},
+		{"token_embd.weight", []int{288, 9}, gguf.TypeQ2_K, gguf.TypeIQ4_NL},
 		{"token_embd.weight", []int{288, 9}, gguf.TypeIQ4_XS, gguf.TypeIQ4_NL},
 		{"token_embd.weight", []int{100, 9}, gguf.TypeQ3_K, gguf.TypeF16},
 		{"token_embd.weight", []int{100, 9}, gguf.TypeQ8_0, gguf.TypeF16},
@@ -130,9 +137,9 @@ func TestTypeOfTensors(t *testing.T) {
 func TestFileFromQuantized(t *testing.T) {
 	dir := t.TempDir()
 	q4, again, q8 := filepath.Join(dir, "q4.gguf"), filepath.Join(dir, "again.gguf"), filepath.Join(dir, "q8.gguf")
-	_, err := File(source(t, nil), q4, gguf.TypeQ4_K, Options{})
+	_, err := File(sourceFile(t, nil), q4, plain(t, gguf.TypeQ4_K), Options{})
 	require.NoError(t, err)
-	res, err := File(q4, again, gguf.TypeQ4_K, Options{})
+	res, err := File(q4, again, plain(t, gguf.TypeQ4_K), Options{})
 	require.NoError(t, err)
 	require.Zero(t, res.Converted)
 	a, err := os.ReadFile(q4)
@@ -140,28 +147,28 @@ func TestFileFromQuantized(t *testing.T) {
 	b, err := os.ReadFile(again)
 	require.NoError(t, err)
 	require.Equal(t, a, b)
-	res, err = File(q4, q8, gguf.TypeQ8_0, Options{Threads: 3})
+	res, err = File(q4, q8, plain(t, gguf.TypeQ8_0), Options{Threads: 3})
 	require.NoError(t, err)
 	require.Equal(t, 3, res.Converted, "embedding, q and the experts; k is F16 in both")
 }
 
 func TestFileRefuses(t *testing.T) {
-	in := source(t, nil)
+	in := sourceFile(t, nil)
 	out := filepath.Join(t.TempDir(), "out.gguf")
-	_, err := File(in, in, gguf.TypeQ8_0, Options{})
+	_, err := File(in, in, plain(t, gguf.TypeQ8_0), Options{})
 	require.ErrorContains(t, err, "another name")
-	_, err = File(in, out, gguf.Type(99), Options{})
+	_, err = Plain(gguf.Type(99))
 	require.ErrorContains(t, err, "want one of")
-	_, err = File(filepath.Join(t.TempDir(), "none.gguf"), out, gguf.TypeQ8_0, Options{})
+	_, err = File(filepath.Join(t.TempDir(), "none.gguf"), out, plain(t, gguf.TypeQ8_0), Options{})
 	require.ErrorIs(t, err, os.ErrNotExist)
 
 	for name, value := range map[string]float32{"NaN": float32(math.NaN()), "large": 1e30} {
-		bad := source(t, func(w *gguf.Writer) {
+		bad := sourceFile(t, func(w *gguf.Writer) {
 			data := make([]byte, 4*32*2)
 			binary.LittleEndian.PutUint32(data[4*33:], math.Float32bits(value))
 			w.AddTensor("blk.0.bad.weight", gguf.TypeF32, []int{32, 2}, data)
 		})
-		_, err = File(bad, out, gguf.TypeF16, Options{})
+		_, err = File(bad, out, plain(t, gguf.TypeF16), Options{})
 		require.ErrorContains(t, err, "blk.0.bad.weight", name)
 		require.ErrorContains(t, err, "row 1", name)
 		entries, err := os.ReadDir(filepath.Dir(out))

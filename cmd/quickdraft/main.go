@@ -54,7 +54,7 @@ func root() *cobra.Command {
 	}
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err} })
 	cmd.AddCommand(runCommand(), benchCommand(), perplexityCommand(), debugCommand())
-	cmd.AddCommand(quantizeCommand())
+	cmd.AddCommand(quantizeCommand(), imatrixCommand())
 	cmd.AddCommand(hubCommands()...)
 	return cmd
 }

@@ -1,52 +1,102 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
 
 	"github.com/spf13/cobra"
 
-	"quickdraft/modelfile/gguf"
+	"quickdraft/eval"
 	"quickdraft/quantize"
 )
 
+// quantizeFlags are the options of quickdraft quantize.
+type quantizeFlags struct {
+	threads    int
+	pure       bool
+	importance string
+}
+
 func quantizeCommand() *cobra.Command {
-	var threads int
+	var f quantizeFlags
 	cmd := &cobra.Command{
-		Use: "quantize IN OUT TYPE", Short: "Write a GGUF model again in another weight format", Args: cobra.ExactArgs(3),
-		Long: "Writes the model IN, a GGUF file or a name as for run, to the file OUT with its matrices in TYPE, like q8_0 or q4_k.\n" +
-			"Vectors and routers stay float32; matrices whose columns do not fill TYPE's blocks take a type of smaller ones.",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			t, err := gguf.ParseType(args[2])
-			if err != nil {
-				return &usageError{fmt.Errorf("TYPE %s: %w", args[2], err)}
-			}
-			if threads < 0 || threads > 1024 {
-				return &usageError{fmt.Errorf("-t %d: want 0 (automatic) to 1024", threads)}
-			}
-			f := modelFlags{name: args[0]}
-			in, err := f.resolve(cmd.Context())
-			if err != nil {
-				return err
-			}
-			return quantizeFile(in, args[1], t, threads)
-		},
+		Use: "quantize IN OUT TYPE", Short: "Write a model as GGUF in another weight format", Args: cobra.ExactArgs(3),
+		Long: "Writes the model IN, a GGUF file, a safetensors folder or a name as for run, to the file OUT. TYPE is a type for all\n" +
+			"matrices, like q8_0 or q4_k, or a mix that gives more bits to those whose errors count most: q2_k, q3_k_s, q3_k_m, q3_k_l,\n" +
+			"q4_k_s, q4_k_m, q5_k_s, q5_k_m. Vectors and routers stay float32; matrices whose columns do not fill the type's blocks\n" +
+			"take a type of smaller ones. --imatrix rounds so that the columns whose activations are large are hit best.",
+		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd.Context(), args[0], args[1], args[2]) },
 	}
-	cmd.Flags().IntVarP(&threads, "threads", "t", 0, "threads that encode (0: all that may run)")
+	fl := cmd.Flags()
+	fl.IntVarP(&f.threads, "threads", "t", 0, "threads that encode (0: all that may run)")
+	fl.BoolVar(&f.pure, "pure", false, "one type for all matrices: of a mix the one that most have")
+	fl.StringVar(&f.importance, "imatrix", "", "file of quickdraft imatrix or llama.cpp's")
 	return cmd
 }
 
-func quantizeFile(in, out string, t gguf.Type, threads int) error {
-	if info, err := os.Stat(in); err == nil && info.IsDir() {
-		return &usageError{fmt.Errorf("%s: is a folder, want a GGUF file", in)}
+func (f *quantizeFlags) run(ctx context.Context, in, out, name string) error {
+	target, err := quantize.ParseTarget(name, f.pure)
+	if err != nil {
+		return &usageError{fmt.Errorf("TYPE %s: %w", name, err)}
+	}
+	if f.threads < 0 || f.threads > 1024 {
+		return &usageError{fmt.Errorf("-t %d: want 0 (automatic) to 1024", f.threads)}
 	}
 	bar := newBar("quantizing", os.Stderr)
+	o := quantize.Options{Threads: f.threads, Note: bar.Note, Progress: bar.Set}
+	if f.importance != "" {
+		if o.Importance, err = eval.ReadImportance(f.importance); err != nil {
+			return err
+		}
+	}
+	m := modelFlags{name: in}
+	if in, err = m.resolve(ctx); err != nil {
+		return err
+	}
 	defer bar.Finish()
-	res, err := quantize.File(in, out, t, quantize.Options{Threads: threads, Note: bar.Note, Progress: bar.Set})
+	res, err := quantize.File(in, out, target, o)
 	if err != nil {
 		return err
 	}
 	bar.Finish()
-	fmt.Printf("%s: %d tensors, %d converted, %.1f MB to %.1f MB\n", out, res.Tensors, res.Converted, float64(res.InBytes)/1e6, float64(res.OutBytes)/1e6)
+	fmt.Printf("%s: %s, %d tensors, %d converted", out, target.Name, res.Tensors, res.Converted)
+	if o.Importance != nil {
+		fmt.Printf(" (%d by importances)", res.Weighted)
+	}
+	fmt.Printf(", %.1f MB to %.1f MB\n", float64(res.InBytes)/1e6, float64(res.OutBytes)/1e6)
 	return nil
+}
+
+func imatrixCommand() *cobra.Command {
+	var f textFlags
+	var out string
+	cmd := &cobra.Command{
+		Use: "imatrix", Short: "Measure which columns of a model's matrices matter", Args: cobra.NoArgs,
+		Long: "Feeds a text to the model and writes the mean squared activations of all matrices' columns to a file, which quantize\n" +
+			"takes with --imatrix. The text should be like what the model is for; 100,000 tokens are plenty.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if out == "" {
+				return &usageError{errors.New("-o: want the file to write")}
+			}
+			m, err := f.openText(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer m.close()
+			im, p, err := eval.Collect(cmd.Context(), m.Model, m.ids, f.file, m.opts)
+			if err != nil {
+				return err
+			}
+			if err := im.WriteFile(out); err != nil {
+				return err
+			}
+			_, err = fmt.Printf("%s: importances of %d tensors; %v\n", out, len(im.Names()), p)
+			return err
+		},
+	}
+	f.add(cmd)
+	cmd.Flags().StringVarP(&out, "output", "o", "", "file to write")
+	return cmd
 }

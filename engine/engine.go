@@ -56,14 +56,15 @@ type Engine struct {
 	closed bool
 	order  uint64
 
-	active   []*run // admitted, touched by the loop only
-	decoding []*run // of the current pass
-	forks    []*run // of the current item
-	rounds   []drafter.Round
-	plan     plan
-	passes   passStats
-	control  control
-	done     chan struct{}
+	active    []*run // admitted, touched by the loop only
+	nSearches int    // beam searches that may hold blocks
+	decoding  []*run // of the current pass
+	forks     []*run // of the current item
+	rounds    []drafter.Round
+	plan      plan
+	passes    passStats
+	control   control
+	done      chan struct{}
 }
 
 // Open loads the model at path (a GGUF file or a safetensors folder) and starts the engine.
@@ -287,7 +288,7 @@ const pauseTime = time.Millisecond
 
 // checkIdle verifies, when the options ask for it, that nothing is left of requests that have ended.
 func (e *Engine) checkIdle() {
-	if !e.opts.SelfCheck {
+	if !e.opts.SelfCheck || e.nSearches > 0 {
 		return
 	}
 	if err := e.cache.CheckIntegrity(); err != nil {

@@ -24,6 +24,8 @@ type modelFlags struct {
 	threads int
 	weights string
 	noTiles bool
+	cacheK  string
+	cacheV  string
 	spec    specFlags
 	samplingFlags
 }
@@ -41,6 +43,8 @@ func (f *modelFlags) add(cmd *cobra.Command) {
 	fl.IntVarP(&f.context, "ctx-size", "c", 0, "context size in tokens (0: the model's, at most 4096)")
 	fl.IntVarP(&f.threads, "threads", "t", 0, "worker threads (0: the physical cores this process may use)")
 	fl.StringVar(&f.weights, "weights", "native", `"native" or "f32": everything in float32, without activation quantisation`)
+	fl.StringVar(&f.cacheK, "cache-type-k", "f16", `keys of the KV cache: "f16" or "q8_0"`)
+	fl.StringVar(&f.cacheV, "cache-type-v", "f16", `values of the KV cache: "f16" or "q8_0"`)
 	fl.BoolVar(&f.noTiles, "no-repack-cache", false, "repack the weights again at every start instead of keeping them in the cache folder")
 }
 
@@ -118,7 +122,7 @@ func (f *modelFlags) engineOptions() (engine.Options, error) {
 	if f.context < 0 {
 		return engine.Options{}, &usageError{fmt.Errorf("-c %d: want 0 (automatic) or more", f.context)}
 	}
-	o := engine.Options{Context: f.context, Threads: f.threads, F32: f.weights == "f32"}
+	o := engine.Options{Context: f.context, Threads: f.threads, F32: f.weights == "f32", CacheTypeK: f.cacheK, CacheTypeV: f.cacheV}
 	if o.Threads == 0 {
 		o.Threads = machine.Threads()
 	}

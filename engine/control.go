@@ -77,7 +77,7 @@ func (e *Engine) calibrate() error {
 		var best time.Duration
 		for range 2 {
 			start := time.Now()
-			if _, err := e.model.Forward(&b); err != nil {
+			if _, err := e.forward(&b); err != nil {
 				return err
 			}
 			if took := time.Since(start); best == 0 || took < best {

@@ -1,0 +1,106 @@
+package engine
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"quickdraft/drafter"
+	"quickdraft/model"
+	"quickdraft/sample"
+	"quickdraft/tensor"
+)
+
+// slow makes passes take the time that a function of their tokens says, so that the machine does not decide the test.
+func slow(e *Engine, pass func(nTokens int) time.Duration) {
+	inner := e.forward
+	e.forward = func(b *model.Batch) (tensor.F32, error) {
+		logits, err := inner(b)
+		time.Sleep(pass(len(b.Tokens)))
+		return logits, err
+	}
+}
+
+func TestGuessesThatPayAreMadeFromTheFirstRequestOn(t *testing.T) {
+	r := request(4, 6, 60)
+	r.Sampling = sample.Greedy()
+	full, _ := answer(t, openTiny(t, Options{Context: 128}), r)
+	d := &scripted{guess: func(_ *scripted, r *drafter.Round) { // a chain of right tokens
+		parent := int32(-1)
+		for at := len(r.IDs) - 6; at < len(full) && r.Tree.Len() < r.Budget.Nodes; at++ {
+			parent = r.Tree.Add(full[at], parent, nil)
+		}
+	}}
+	e := openTiny(t, Options{Context: 128, NoPrefix: true, Spec: SpecOptions{Drafter: d}})
+	slow(e, func(int) time.Duration { return 5 * time.Millisecond })
+	for n := range 3 {
+		s, ids := stats(t, e, r)
+		require.Equal(t, full, ids)
+		require.Positive(t, s.Drafted, "request %d", n)
+		require.Equal(t, s.Drafted, s.Accepted, "request %d", n)
+		require.Less(t, s.Rounds, 40, "request %d", n)
+		require.Len(t, s.Offered, len(s.PerDepth))
+	}
+	report, ok := e.SpecReport()
+	require.True(t, ok)
+	require.Greater(t, report.Acceptance[0], 0.8)
+	require.Positive(t, report.Pass[0])
+}
+
+func TestGuessesThatNeverPayBecomeRare(t *testing.T) {
+	r := request(4, 6, 100)
+	r.Sampling = sample.Greedy()
+	want, _ := answer(t, openTiny(t, Options{Context: 128}), r)
+	d := &scripted{guess: func(_ *scripted, r *drafter.Round) {
+		parent := int32(-1)
+		for at := len(r.IDs) - 6; at < len(want) && r.Tree.Len() < r.Budget.Nodes; at++ {
+			parent = r.Tree.Add((want[at]+1)%256, parent, nil)
+		}
+	}}
+	e := openTiny(t, Options{Context: 128, NoPrefix: true, Spec: SpecOptions{Drafter: d}})
+	slow(e, func(n int) time.Duration { return time.Duration(n) * 4 * time.Millisecond })
+	rounds := 0
+	for range 2 {
+		s, ids := stats(t, e, r)
+		require.Equal(t, want, ids)
+		rounds += s.Rounds
+	}
+	require.Positive(t, rounds, "it has to be tried")
+	require.Less(t, rounds, 40, "of 198 passes")
+}
+
+func stats(t *testing.T, e *Engine, r Request) (SpecStats, []int32) {
+	t.Helper()
+	ticket, err := e.Submit(t.Context(), r)
+	require.NoError(t, err)
+	ids, _ := drain(t, ticket)
+	return ticket.Stats().Spec, ids
+}
+
+func TestLenienceIsMarkedAndAcceptsMore(t *testing.T) {
+	r := request(4, 6, 50)
+	r.Sampling = sample.Greedy()
+	r.Sampling.RepeatPenalty = 1.1
+	accepted := map[float64]int{}
+	want, _ := answer(t, openTiny(t, Options{Context: 128}), r)
+	for _, l := range []float64{1, 0.5, 1e-9} {
+		d := &scripted{rng: rand.New(rand.NewPCG(3, 4)), guess: func(d *scripted, r *drafter.Round) {
+			parent := int32(-1)
+			for r.Tree.Len() < r.Budget.Nodes {
+				parent = r.Tree.Add(int32(d.rng.IntN(256)), parent, nil)
+			}
+		}}
+		e := openTiny(t, Options{Context: 128, Spec: SpecOptions{Drafter: d, Fixed: 4, Lenience: l}})
+		s, ids := stats(t, e, r)
+		accepted[l] = s.Accepted
+		require.Equal(t, l < 1, s.Lossy)
+		require.Len(t, ids, 50)
+		if l == 1 {
+			require.Equal(t, want, ids)
+		}
+	}
+	require.Greater(t, accepted[1e-9], 30)
+	require.GreaterOrEqual(t, accepted[0.5], accepted[1])
+}

@@ -82,8 +82,20 @@ type Round struct {
 	Budget  Budget          // what the tree may hold
 	Sampler *sample.Sampler // the request's pipeline, for drafters that sample from it
 	Seed    uint64          // the request's seed
+	Matcher Matcher         // the request's, to be forked; nil: every token is allowed
 	Coupled bool            // the answer takes plain decoding's tokens: draw with the number that those are drawn with
 	Tree    *Tree           // the answer; empty when Propose is called, and left empty for no guess
+}
+
+// Matcher restricts the tokens of an answer to those that some language allows, a grammar's for one. It is at one place of
+// the answer and moves along with its tokens.
+type Matcher interface {
+	// Mask has a bit for every token that may come next (bit id%64 of word id/64); nil allows all. It is valid until Accept.
+	Mask() []uint64
+	// Accept moves on by a token that the mask allows.
+	Accept(id int32)
+	// Fork returns a matcher at the same place that moves by itself, to follow a branch of guesses.
+	Fork() Matcher
 }
 
 // Session is a drafter's memory of one request.

@@ -145,11 +145,15 @@ type chain struct {
 	hist   []int32        // the round's sequence and the guesses
 	parent int32          // last guess
 	dists  []*sample.Dist // (guesses) reused from round to round
+	match  Matcher        // at the end of the guesses; nil: every token is allowed
 }
 
 func (c *chain) begin(r *Round) {
 	c.round, c.parent = r, -1
 	c.hist = append(c.hist[:0], r.IDs...)
+	if c.match = nil; r.Matcher != nil {
+		c.match = r.Matcher.Fork()
+	}
 }
 
 // full reports whether the budget is used up.
@@ -170,6 +174,11 @@ func (c *chain) dist() *sample.Dist {
 // believes too little in its best one, which never depends on what would be drawn: that would bias sampling.
 func (c *chain) guess(row []float32) (id int32, ok bool, err error) {
 	r := c.round
+	if c.match != nil {
+		if err := r.Sampler.SetMask(c.match.Mask()); err != nil {
+			return 0, false, err
+		}
+	}
 	if r.Sampler.IsGreedy() {
 		id, err = r.Sampler.Sample(row, c.hist)
 		if err != nil || r.Budget.MinP > 0 && probability(row, id) < r.Budget.MinP {
@@ -201,6 +210,9 @@ func (c *chain) guess(row []float32) (id int32, ok bool, err error) {
 func (c *chain) add(id int32, q *sample.Dist) {
 	c.parent = c.round.Tree.Add(id, c.parent, q)
 	c.hist = append(c.hist, id)
+	if c.match != nil {
+		c.match.Accept(id)
+	}
 }
 
 // probability is the softmax of a row at one id.

@@ -64,7 +64,9 @@ type Engine struct {
 	plan      plan
 	passes    passStats
 	control   control
-	done      chan struct{}
+
+	specTotals SpecStats // guarded by mu
+	done       chan struct{}
 }
 
 // Open loads the model at path (a GGUF file or a safetensors folder) and starts the engine.

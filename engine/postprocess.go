@@ -69,8 +69,11 @@ func (e *Engine) fork(r *run) []*run {
 // emit samples one token from a row of logits and hands it on.
 func (e *Engine) emit(r *run, logits []float32) {
 	r.learned = r.sampler.State()
-	id, err := r.sampler.Sample(logits, r.ids)
-	why := FinishError
+	var id int32
+	err, why := r.mask(r.sampler), FinishError
+	if err == nil {
+		id, err = r.sampler.Sample(logits, r.ids)
+	}
 	if err == nil {
 		why, err = e.take(r, id, logits)
 	}
@@ -91,6 +94,9 @@ func (e *Engine) take(r *run, id int32, logits []float32) (Finish, error) {
 	}
 	r.ids = append(r.ids, id)
 	e.control.committed++
+	if r.Matcher != nil {
+		r.Matcher.Accept(id)
+	}
 	e.mu.Lock()
 	r.stats.DecodedTokens = r.emitted()
 	r.stats.Prefill = r.first.Sub(r.started)

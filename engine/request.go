@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"quickdraft/drafter"
 	"quickdraft/kvcache"
 	"quickdraft/sample"
 )
@@ -43,6 +44,10 @@ type Request struct {
 	Stop      Stopper       // nil: none
 	Priority  int           // higher goes first; equal priorities in order of arrival
 	NoSpec    bool          // no guesses for this request
+	SpecMax   int           // guesses a round at most, below what the engine allows; 0: as the engine does
+
+	// Matcher restricts the answer's tokens; nil allows all. It moves along with the answer, so no two requests share one.
+	Matcher drafter.Matcher
 
 	// Reproducible asks for the very tokens that plain decoding gives for Sampling.Seed, whatever is guessed. Without it a
 	// sampled answer has the target's distribution, and guesses decide which of its draws comes out.
@@ -95,7 +100,9 @@ func (t *Ticket) Tokens() <-chan Token { return t.out }
 func (t *Ticket) Stats() Stats {
 	t.e.mu.Lock()
 	defer t.e.mu.Unlock()
-	return t.r.stats
+	s := t.r.stats
+	s.Spec = s.Spec.clone()
+	return s
 }
 
 // run is a request inside the engine. Only the engine's loop touches it after Submit, except where noted.
@@ -140,6 +147,9 @@ func (e *Engine) validate(req *Request) error {
 	}
 	if n, limit := len(req.Prompt), e.contextLen; n >= limit && req.MaxTokens != 0 || n > limit {
 		return fmt.Errorf("prompt: %d tokens do not fit a context of %d that must also hold the answer", n, limit)
+	}
+	if req.SpecMax < 0 || req.SpecMax > maxGuesses {
+		return fmt.Errorf("speculation: at most %d guesses a round asked for, want 0 (as the engine does) to %d", req.SpecMax, maxGuesses)
 	}
 	vocab := e.model.Config().Vocab
 	for i, id := range req.Prompt {

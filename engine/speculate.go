@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"quickdraft/drafter"
@@ -114,7 +115,7 @@ func (e *Engine) propose(decoding []*run) {
 		}
 		rounds = append(rounds, drafter.Round{
 			Session: r.spec.session, IDs: r.ids, Seq: r.seq, Budget: r.spec.budget, Sampler: r.sampler, Seed: r.Sampling.Seed,
-			Coupled: r.Reproducible, Tree: &r.spec.tree,
+			Coupled: r.Reproducible, Matcher: r.Matcher, Tree: &r.spec.tree,
 		})
 	}
 	e.rounds = rounds
@@ -129,6 +130,7 @@ func (e *Engine) propose(decoding []*run) {
 			r.spec.tree.Reset()
 			e.mu.Lock()
 			r.stats.Spec.Failed++
+			e.specTotals.Failed++
 			e.mu.Unlock()
 		}
 		e.trim(r)
@@ -146,7 +148,11 @@ func (e *Engine) tell(r *run) {
 
 // room is how many guesses fit: each accepted one and the token after them are emitted, and each row needs a position.
 func (e *Engine) room(r *run) int {
-	return max(0, min(r.limit-len(r.ids)-1, e.contextLen-r.seq.Len()-1))
+	n := max(0, min(r.limit-len(r.ids)-1, e.contextLen-r.seq.Len()-1))
+	if r.SpecMax > 0 {
+		n = min(n, r.SpecMax)
+	}
+	return n
 }
 
 // trim drops what a drafter proposed beyond its budget or outside the vocabulary, and trees that are too small to verify.
@@ -236,6 +242,9 @@ func (e *Engine) accept(it item, logits tensor.F32) {
 // without chance and reproducible requests take plain decoding's own token, so the guesses change nothing; else a guess
 // drawn from a distribution goes through speculative sampling.
 func (e *Engine) choose(r *run, t *drafter.Tree, node int32, row []float32) (id, child int32, err error) {
+	if err := r.mask(r.sampler); err != nil {
+		return 0, -1, err
+	}
 	if e.opts.Spec.Lenience < 1 && r.sampler.IsGreedy() {
 		return e.lenient(r, t, node, row)
 	}
@@ -263,11 +272,22 @@ func (e *Engine) lenient(r *run, t *drafter.Tree, node int32, row []float32) (id
 		}
 		r.spec.soft.SetPrompt(len(r.Prompt))
 	}
+	if err := r.mask(r.spec.soft); err != nil {
+		return 0, -1, err
+	}
 	if err := r.spec.soft.Dist(&r.dist, row, r.ids); err != nil {
 		return 0, -1, err
 	}
 	id, child = verify.Lenient(&r.dist, t, node, e.opts.Spec.Lenience)
 	return id, child, nil
+}
+
+// mask tells a sampler which tokens may come next.
+func (r *run) mask(s *sample.Sampler) error {
+	if r.Matcher == nil {
+		return nil
+	}
+	return s.SetMask(r.Matcher.Mask())
 }
 
 // drawn reports whether a child of node was drawn from a distribution and has to be judged as such.
@@ -304,31 +324,46 @@ func argmax(x []float32) int32 {
 func (e *Engine) countAccepted(r *run, depth int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	s := &r.stats.Spec
-	s.Accepted++
-	for len(s.PerDepth) < depth {
-		s.PerDepth = append(s.PerDepth, 0)
+	for _, s := range []*SpecStats{&r.stats.Spec, &e.specTotals} {
+		s.Accepted++
+		for len(s.PerDepth) < depth {
+			s.PerDepth = append(s.PerDepth, 0)
+		}
+		s.PerDepth[depth-1]++
 	}
-	s.PerDepth[depth-1]++
 }
 
 func (e *Engine) countRound(r *run, t *drafter.Tree) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	s := &r.stats.Spec
-	s.Rounds++
-	s.Drafted += t.Len()
-	s.Lossy = e.opts.Spec.Lenience < 1
 	levels := 0
 	for i := range t.IDs {
 		levels = max(levels, t.Depth(int32(i)))
 	}
-	for len(s.Offered) < levels {
-		s.Offered = append(s.Offered, 0)
+	for _, s := range []*SpecStats{&r.stats.Spec, &e.specTotals} {
+		s.Rounds++
+		s.Drafted += t.Len()
+		s.Lossy = e.opts.Spec.Lenience < 1
+		for len(s.Offered) < levels {
+			s.Offered = append(s.Offered, 0)
+		}
+		for d := range levels {
+			s.Offered[d]++
+		}
 	}
-	for d := range levels {
-		s.Offered[d]++
-	}
+}
+
+// SpecTotals returns what speculation did over all requests since the engine was opened.
+func (e *Engine) SpecTotals() SpecStats {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.specTotals.clone()
+}
+
+// clone returns a copy that later passes do not write to.
+func (s SpecStats) clone() SpecStats {
+	s.PerDepth, s.Offered = slices.Clone(s.PerDepth), slices.Clone(s.Offered)
+	return s
 }
 
 // endSession closes what the drafter keeps for r.

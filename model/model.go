@@ -249,7 +249,9 @@ func (m *Model) Pool() *tensor.Pool { return m.pool }
 func (m *Model) MaxBatch() int { return m.pass.max }
 
 // NewCache makes a KV cache of this model's shape with the given number of 16-token blocks.
-func (m *Model) NewCache(blocks int) (*kvcache.Cache, error) { return kvcache.New(m.CacheConfig(blocks)) }
+func (m *Model) NewCache(blocks int) (*kvcache.Cache, error) {
+	return kvcache.New(m.CacheConfig(blocks))
+}
 
 // CacheConfig is the shape of NewCache's cache, for callers that change more than its size.
 func (m *Model) CacheConfig(blocks int) kvcache.Config {

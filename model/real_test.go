@@ -26,9 +26,29 @@ type realPrompt struct {
 	Margins []float64 `json:"greedy_margins"`
 }
 
-// realModels are the models of shared/golden/real with the names of their files.
-var realModels = map[string]string{
-	"smollm2": "smollm2-135m.gguf", "gemma3": "gemma3-270m.gguf", "qwen05": "qwen2.5-coder-0.5b.gguf", "qwen15": "qwen2.5-coder-1.5b.gguf",
+// realModels are the models of shared/golden/real with the names that their files go by: the model cache's comes first.
+var realModels = map[string][]string{
+	"smollm2": {"smollm2-135m.gguf"},
+	"gemma3":  {"gemma3-270m.gguf"},
+	"qwen05":  {"qwen2.5-coder-0.5b.gguf", "qwen05.gguf"},
+	"qwen15":  {"qwen2.5-coder-1.5b.gguf", "qwen15.gguf"},
+}
+
+// realFile is the path of a real model's file.
+func realFile(t *testing.T, folder, name string) string {
+	t.Helper()
+	for _, file := range realModels[name] {
+		if path := filepath.Join(folder, file); fileExists(path) {
+			return path
+		}
+	}
+	t.Skipf("QUICKDRAFT_MODELS has none of %v", realModels[name])
+	return ""
+}
+
+func fileExists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
 }
 
 // realFolder is the folder with the real models, from QUICKDRAFT_MODELS; without it the test is skipped.
@@ -81,7 +101,9 @@ func TestGoldenReal(t *testing.T) {
 	for name, nll := range want {
 		require.InEpsilon(t, nll, got[name], 0.02, name)
 	}
-	golden.Count(t, "real", cases)
+	if cases > 0 {
+		golden.Count(t, "real", cases)
+	}
 }
 
 // eachRealModel runs each prompt with its greedy continuation in one pass, which gives the logits of every step.
@@ -89,7 +111,7 @@ func eachRealModel(t *testing.T, o Options, check func(t *testing.T, p *realProm
 	root, models := golden.Dir(t, "real"), realFolder(t)
 	for _, name := range []string{"smollm2", "gemma3", "qwen05", "qwen15"} {
 		t.Run(name, func(t *testing.T) {
-			m, err := Load(filepath.Join(models, realModels[name]), o)
+			m, err := Load(realFile(t, models, name), o)
 			require.NoError(t, err)
 			defer m.Close()
 			var g realGolden

@@ -64,10 +64,10 @@ func benchCommand() *cobra.Command {
 // benchModel interleaves decoding with measurements of the memory bandwidth, which drifts on shared machines.
 func benchModel(ctx context.Context, m *loaded, nPrompt, nDecode, repeat int) (benchResult, error) {
 	rng := rand.New(rand.NewPCG(1, 1))
-	prompt := make([]int32, min(nPrompt, m.ContextLen()-nDecode))
-	for i := range prompt {
-		prompt[i] = int32(rng.IntN(m.text.Tokenizer.VocabSize()))
+	if nPrompt+nDecode > m.ContextLen() {
+		return benchResult{}, &usageError{fmt.Errorf("-p %d -n %d: want at most the context's %d tokens in all", nPrompt, nDecode, m.ContextLen())}
 	}
+	prompt := make([]int32, nPrompt)
 	pool := tensor.NewPool(m.Threads())
 	defer pool.Close()
 	limits, err := bench.NewLimits(pool)
@@ -77,6 +77,9 @@ func benchModel(ctx context.Context, m *loaded, nPrompt, nDecode, repeat int) (b
 	defer limits.Close()
 	var prefill, decode []float64
 	for range repeat {
+		for i := range prompt { // a new one each time, or the cache would know it
+			prompt[i] = int32(rng.IntN(m.text.Tokenizer.VocabSize()))
+		}
 		limits.Measure()
 		ticket, err := m.Submit(ctx, engine.Request{Prompt: prompt, MaxTokens: nDecode, IgnoreEOS: true, Sampling: sample.Greedy()})
 		if err != nil {

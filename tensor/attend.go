@@ -73,6 +73,7 @@ type attendWorker struct {
 	// for the kernels: the group's queries, (headDim, maxGroup), and outputs, (maxGroup, headDim)
 	queries, outs []float32
 	lanes         laneSums
+	zero          [1]int32 // the number of the block that was decoded
 	pairs         [maxGroup]attendPair
 	paths         []int32 // (maxGroup, maxTokens)
 	_             [64]byte
@@ -173,7 +174,7 @@ func (t *attendTask) attend(w *attendWorker, s *KVSpan, kvHead, pair0, pair1 int
 		lo, slots = min(lo, pairs[i].lo), max(slots, pairs[i].slots)
 	}
 	origin := lo / KVBlock * KVBlock
-	if t.kernels.scores != nil && s.View.allHalves() {
+	if t.kernelsRead(&s.View) {
 		t.attendKernels(w, s, kvHead, pairs, origin, slots)
 		return
 	}

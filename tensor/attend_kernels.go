@@ -8,7 +8,7 @@ import (
 // keyRunBytes is how much of the keys all queries of a group meet before the next run: it stays in the L1 cache.
 const keyRunBytes = 16 << 10
 
-// attendKernels is attend with the level's kernels, for float16 keys and values.
+// attendKernels is attend with the level's kernels.
 func (t *attendTask) attendKernels(w *attendWorker, s *KVSpan, kvHead int, pairs []attendPair, origin, slots int) {
 	dim := t.p.HeadDim
 	blocks := s.View.Blocks[(origin-s.View.First)/KVBlock : ceilDiv(slots-s.View.First, KVBlock)]
@@ -24,16 +24,22 @@ func (t *attendTask) attendKernels(w *attendWorker, s *KVSpan, kvHead int, pairs
 	size := dim * KVBlock
 	for b, block := range blocks {
 		at := (int(block)*t.p.KVHeads + kvHead) * size
-		t.addBlock(w, pairs, s.View.V[at:at+size], origin+b*KVBlock, origin, base)
+		t.addBlock(w, pairs, t.valuesOf(w, &s.View, at, size), origin+b*KVBlock, origin, base)
 	}
 	for i := range pairs {
 		t.kernels.divideBy(pairs[i].out, outs[i*dim:], pairs[i].sum)
 	}
 }
 
+// kernelsRead reports whether the kernels read a view's format.
+func (t *attendTask) kernelsRead(v *KVView) bool {
+	return t.kernels.scores != nil && (v.V8.Codes == nil || t.p.HeadDim%Lanes == 0)
+}
+
 // mustHold panics when a block lies outside the store: kernels do not check.
 func (t *attendTask) mustHold(v *KVView, blocks []int32) {
-	stored := min(len(v.K), len(v.V)) / (t.p.KVHeads * t.p.HeadDim * KVBlock)
+	stored := min(max(len(v.K), len(v.K32), len(v.K8.Codes)), max(len(v.V), len(v.V32), len(v.V8.Codes)))
+	stored /= t.p.KVHeads * t.p.HeadDim * KVBlock
 	for _, b := range blocks {
 		if b < 0 || int(b) >= stored {
 			panic(fmt.Sprintf("tensor: Attend of block %d, the layer stores %d", b, stored))
@@ -41,7 +47,8 @@ func (t *attendTask) mustHold(v *KVView, blocks []int32) {
 	}
 }
 
-// score fills the pairs' scores of all blocks. Queries are turned to (dim, 16) so that one pointer reaches all.
+// score fills the pairs' scores of all blocks. Queries are turned to (dim, 16) so that one pointer reaches all. Keys in 8
+// bits are decoded to float32 block by block.
 func (t *attendTask) score(w *attendWorker, s *KVSpan, kvHead int, pairs []attendPair, blocks []int32) {
 	dim := t.p.HeadDim
 	for i := range pairs {
@@ -49,20 +56,56 @@ func (t *attendTask) score(w *attendWorker, s *KVSpan, kvHead int, pairs []atten
 			w.queries[d*maxGroup+i] = x
 		}
 	}
-	size := dim * KVBlock
-	keys := &s.View.K[kvHead*size]
-	chunk := t.chunk(len(pairs))
+	k, v, size := t.kernels, &s.View, dim*KVBlock
+	switch {
+	case v.K8.Codes != nil:
+		for b, block := range blocks {
+			codes, scales := v.K8.head((int(block)*t.p.KVHeads+kvHead)*size, size)
+			k.decodeKeys8(&w.block[0], &codes[0], &scales[0], dim)
+			scoreRuns(t, w, k.scoresF32, w.block, w.zero[:], b, len(pairs))
+		}
+	case v.K32 != nil:
+		scoreRuns(t, w, k.scoresF32, v.K32[kvHead*size:], blocks, 0, len(pairs))
+	default:
+		scoreRuns(t, w, k.scores, v.K[kvHead*size:], blocks, 0, len(pairs))
+	}
+}
+
+// scoreRuns scores n pairs against blocks of keys, the first of which is block number at of the group.
+func scoreRuns[T uint16 | float32](t *attendTask, w *attendWorker, kernels []func(*float32, int, *float32, *T, *int32, int, int, int),
+	keys []T, blocks []int32, at, nPairs int) {
+	size := t.p.HeadDim * KVBlock
+	chunk := t.chunk(nPairs)
 	run := len(blocks)
-	if chunk < len(pairs) {
+	if chunk < nPairs {
 		run = max(keyRunBytes/(2*size), 1)
 	}
 	for b := 0; b < len(blocks); b += run {
 		n := min(run, len(blocks)-b)
-		for i := 0; i < len(pairs); i += chunk {
-			t.kernels.scores[min(chunk, len(pairs)-i)](&w.scores[i*w.stride+b*KVBlock], w.stride, &w.queries[i], keys,
-				&blocks[b], n, t.p.KVHeads*size, dim)
+		for i := 0; i < nPairs; i += chunk {
+			kernels[min(chunk, nPairs-i)](&w.scores[i*w.stride+(at+b)*KVBlock], w.stride, &w.queries[i], &keys[0],
+				&blocks[b], n, t.p.KVHeads*size, t.p.HeadDim)
 		}
 	}
+}
+
+// valueBlock is one head's values of a block, (16, dim), in float16 or float32.
+type valueBlock struct {
+	halves []uint16
+	floats []float32
+}
+
+// valuesOf returns the values [at, at+size) of a view; those in 8 bits are decoded into the worker's block.
+func (t *attendTask) valuesOf(w *attendWorker, v *KVView, at, size int) valueBlock {
+	switch {
+	case v.V8.Codes != nil:
+		codes, scales := v.V8.head(at, size)
+		t.kernels.decodeValues8(&w.block[0], &codes[0], &scales[0], t.p.HeadDim)
+		return valueBlock{floats: w.block[:size]}
+	case v.V32 != nil:
+		return valueBlock{floats: v.V32[at : at+size]}
+	}
+	return valueBlock{halves: v.V[at : at+size]}
 }
 
 // chunk splits n queries into even parts that kernels take.
@@ -72,7 +115,7 @@ func (t *attendTask) chunk(n int) int {
 
 // addBlock adds the visible values of one block, (16, dim), whose first slot is given. Neighbouring pairs that see the same
 // positions share the kernel.
-func (t *attendTask) addBlock(w *attendWorker, pairs []attendPair, block []uint16, slot, origin, base int) {
+func (t *attendTask) addBlock(w *attendWorker, pairs []attendPair, block valueBlock, slot, origin, base int) {
 	for i := 0; i < len(pairs); {
 		lo, hi := pairs[i].run(slot, base)
 		n := 1
@@ -83,7 +126,7 @@ func (t *attendTask) addBlock(w *attendWorker, pairs []attendPair, block []uint1
 			n++
 		}
 		if lo < hi {
-			t.addRows(w, i, n, lo-origin, hi-lo, block[(lo-slot)*t.p.HeadDim:])
+			t.addRows(w, i, n, lo-origin, hi-lo, block, lo-slot)
 		}
 		i += n
 	}
@@ -95,7 +138,7 @@ func (t *attendTask) addBlock(w *attendWorker, pairs []attendPair, block []uint1
 		}
 		for ; p.walked < len(p.path) && base+int(p.path[p.walked]) < slot+KVBlock; p.walked++ {
 			if pos := base + p.walked; pos >= p.lo {
-				t.addRows(w, i, n, pos-origin, 1, block[(base+int(p.path[p.walked])-slot)*t.p.HeadDim:])
+				t.addRows(w, i, n, pos-origin, 1, block, base+int(p.path[p.walked])-slot)
 			}
 		}
 		i += n
@@ -111,26 +154,42 @@ func (p *attendPair) run(slot, base int) (lo, hi int) {
 	return max(p.lo, slot), min(end, slot+KVBlock)
 }
 
-// addRows adds rows of values to the outputs of n pairs from i on; at is the place of the first row's e in the scores.
-func (t *attendTask) addRows(w *attendWorker, i, n, at, rows int, v []uint16) {
+// addRows adds rows of values from the given one on to the outputs of n pairs from i on; at is the place of the first row's
+// e in the scores.
+func (t *attendTask) addRows(w *attendWorker, i, n, at, rows int, v valueBlock, row int) {
+	if v.floats != nil {
+		addRowRuns(t, w, t.kernels.addRowsF32, i, n, at, rows, v.floats[row*t.p.HeadDim:])
+	} else {
+		addRowRuns(t, w, t.kernels.addRows, i, n, at, rows, v.halves[row*t.p.HeadDim:])
+	}
+	if t.p.HeadDim%Lanes == 0 {
+		return
+	}
+	for k := i; k < i+n; k++ {
+		addRowTails(w.outs[k*t.p.HeadDim:(k+1)*t.p.HeadDim], w.scores[k*w.stride+at:][:rows], v, row)
+	}
+}
+
+func addRowRuns[T uint16 | float32](t *attendTask, w *attendWorker, kernels []func(*float32, int, *float32, int, *T, int, int, int),
+	i, n, at, rows int, v []T) {
 	dim := t.p.HeadDim
 	for chunk := t.chunk(n); n > 0; {
 		m := min(chunk, n)
-		t.kernels.addRows[m](&w.outs[i*dim], dim, &w.scores[i*w.stride+at], w.stride, &v[0], dim, rows, dim/Lanes)
-		if dim%Lanes != 0 {
-			for k := i; k < i+m; k++ {
-				addRowTails(w.outs[k*dim:(k+1)*dim], w.scores[k*w.stride+at:][:rows], v)
-			}
-		}
+		kernels[m](&w.outs[i*dim], dim, &w.scores[i*w.stride+at], w.stride, &v[0], dim, rows, dim/Lanes)
 		i, n = i+m, n-m
 	}
 }
 
-// addRowTails is addRows for the columns after the last multiple of 16, from float16.
-func addRowTails(out, e []float32, v []uint16) {
+// addRowTails is addRows for the columns after the last multiple of 16.
+func addRowTails(out, e []float32, v valueBlock, row int) {
 	for d := len(out) / Lanes * Lanes; d < len(out); d++ {
 		for r, x := range e {
-			out[d] += float32(x * halves[v[r*len(out)+d]])
+			at := (row+r)*len(out) + d
+			if v.floats != nil {
+				out[d] += float32(x * v.floats[at])
+			} else {
+				out[d] += float32(x * halves[v.halves[at]])
+			}
 		}
 	}
 }

@@ -25,6 +25,11 @@ type kernelSet struct {
 	// by number of queries, up to the level's most; nil at level Go
 	scores  []func(dst *float32, dstStride int, q *float32, k *uint16, blocks *int32, nBlocks, blockStride, dim int)
 	addRows []func(dst *float32, dstStride int, e *float32, eStride int, v *uint16, vStride, nRows, n int)
+
+	scoresF32  []func(dst *float32, dstStride int, q *float32, k *float32, blocks *int32, nBlocks, blockStride, dim int)
+	addRowsF32 []func(dst *float32, dstStride int, e *float32, eStride int, v *float32, vStride, nRows, n int)
+
+	decodeKeys8, decodeValues8 func(dst *float32, codes *int8, scales *uint16, dim int)
 }
 
 // laneSums is the memory of 16 partial sums, a cache line of its own.

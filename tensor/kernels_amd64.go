@@ -14,12 +14,16 @@ func assembly() []*kernelSet {
 			add:   avx512.Add, scale: avx512.Scale, divide: avx512.Divide, silu: avx512.SiLUMul, gelu: avx512.GELUTanhMul,
 			softcap: avx512.Softcap, sumSquares: avx512.SumSquares, mulWeights: avx512.MulWeights, rotate: avx512.Rotate,
 			softmax: avx512.Softmax, scores: avx512.Scores[:], addRows: avx512.AddRows[:],
+			scoresF32: avx512.ScoresF32[:], addRowsF32: avx512.AddRowsF32[:],
+			decodeKeys8: avx512.DecodeKeys8, decodeValues8: avx512.DecodeValues8,
 		},
 		{
 			level: cpu.AVX2,
 			add:   avx2.Add, scale: avx2.Scale, divide: avx2.Divide, silu: avx2.SiLUMul, gelu: avx2.GELUTanhMul,
 			softcap: avx2.Softcap, sumSquares: avx2.SumSquares, mulWeights: avx2.MulWeights, rotate: avx2.Rotate,
 			softmax: avx2.Softmax, scores: avx2.Scores[:], addRows: avx2.AddRows[:],
+			scoresF32: avx2.ScoresF32[:], addRowsF32: avx2.AddRowsF32[:],
+			decodeKeys8: avx2.DecodeKeys8, decodeValues8: avx2.DecodeValues8,
 		},
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"quickdraft/asm/cpu"
+	"quickdraft/quant"
 )
 
 // sameOrNaN compares bits; any NaN equals any other.
@@ -186,16 +187,41 @@ func TestAttendKernelsHaveTheBitsOfTheLoops(t *testing.T) {
 		if c.tree {
 			span.Parents = randomTree(rng, c.n)
 		}
-		want := NewF32(c.n, q.Cols)
-		newCPU(pool, c.n, 32, kernelSets[len(kernelSets)-1]).Attend(want, q, []KVSpan{span}, c.p)
-		for _, k := range kernelSets[:len(kernelSets)-1] {
-			if cpu.Has(k.level) {
-				got := NewF32(c.n, q.Cols)
-				newCPU(pool, c.n, 32, k).Attend(got, q, []KVSpan{span}, c.p)
-				sameOrNaN(t, want.Data, got.Data, "case %d, %s", i, k.level)
+		for format, view := range formatsOf(rng, s.view, c.p) {
+			span.View = view
+			want := NewF32(c.n, q.Cols)
+			newCPU(pool, c.n, 32, kernelSets[len(kernelSets)-1]).Attend(want, q, []KVSpan{span}, c.p)
+			for _, k := range kernelSets[:len(kernelSets)-1] {
+				if cpu.Has(k.level) {
+					got := NewF32(c.n, q.Cols)
+					newCPU(pool, c.n, 32, k).Attend(got, q, []KVSpan{span}, c.p)
+					sameOrNaN(t, want.Data, got.Data, "case %d, %s, %s", i, format, k.level)
+				}
 			}
 		}
 	}
+}
+
+// formatsOf returns views of the same blocks in every format; the codes are random.
+func formatsOf(rng *rand.Rand, v KVView, p AttnParams) map[string]KVView {
+	single := v
+	single.K32, single.V32 = make([]float32, len(v.K)), make([]float32, len(v.V))
+	fromHalves(single.K32, v.K)
+	fromHalves(single.V32, v.V)
+	random8 := func(n int) KV8 {
+		s := KV8{Codes: make([]int8, n), Scales: make([]uint16, n/p.HeadDim*ceilDiv(p.HeadDim, KV8Group))}
+		for i := range s.Codes {
+			s.Codes[i] = int8(rng.Uint32())
+		}
+		for i := range s.Scales {
+			s.Scales[i] = quant.FloatToHalf(float32(rng.NormFloat64() * 0.02))
+		}
+		return s
+	}
+	eight, keys8, values8 := v, v, single
+	eight.K8, eight.V8 = random8(len(v.K)), random8(len(v.V))
+	keys8.K8, values8.V8 = eight.K8, eight.V8
+	return map[string]KVView{"float16": v, "float32": single, "8 bits": eight, "keys 8 bits": keys8, "values 8 bits": values8}
 }
 
 func randomTree(rng *rand.Rand, n int) []int32 {
@@ -250,7 +276,7 @@ func TestEveryKernelIsAssembly(t *testing.T) {
 			}
 		}
 	}
-	require.Equal(t, 2*10+2*8+2*6, cells)
+	require.Equal(t, 2*12+4*8+4*6, cells)
 	require.True(t, cpu.Active(pickKernels().level))
 	require.Equal(t, cpu.Best() == cpu.Go, pickKernels().level == cpu.Go)
 }
@@ -282,12 +308,16 @@ func BenchmarkAttend(b *testing.B) {
 	for _, n := range []int{1, 4, 16} {
 		s := newSequence(rng, p, 512, 0)
 		q, dst := random(rng, n, p.Heads*p.HeadDim), NewF32(n, p.Heads*p.HeadDim)
-		for _, k := range kernelSets {
-			if cpu.Has(k.level) {
+		formats := formatsOf(rng, s.view, p)
+		for _, format := range []string{"float16", "float32", "8 bits"} {
+			for _, k := range kernelSets {
+				if !cpu.Has(k.level) {
+					continue
+				}
 				c := newCPU(pool, n, 32, k)
-				b.Run(fmt.Sprintf("x%d/%s", n, k.level), func(b *testing.B) {
+				b.Run(fmt.Sprintf("x%d/%s/%s", n, format, k.level), func(b *testing.B) {
 					for b.Loop() {
-						c.Attend(dst, q, []KVSpan{{N: n, View: s.view}}, p)
+						c.Attend(dst, q, []KVSpan{{N: n, View: formats[format]}}, p)
 					}
 					b.ReportMetric(float64(2*n*512*p.Heads*p.HeadDim)*float64(b.N)/b.Elapsed().Seconds()/1e9, "GMAC/s")
 				})

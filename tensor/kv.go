@@ -30,9 +30,6 @@ type KV8 struct {
 	Scales []uint16
 }
 
-// allHalves reports whether keys and values are both in float16, the only format that kernels read.
-func (v *KVView) allHalves() bool { return v.K32 == nil && v.K8.Codes == nil && v.V8.Codes == nil }
-
 // keys returns values [at, at+n) of the keys, all of one head's block: decoded into block, or in place.
 func (v *KVView) keys(block []float32, at, n int) []float32 {
 	switch {

@@ -8,17 +8,41 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// Attention over float16 keys and values. A key block is (dim, 16) and a value block (16, dim), 16 positions each; queries
+// Attention over float16 or float32 keys and values. A key block is (dim, 16) and a value block (16, dim), 16 positions each; queries
 // of one KV head share every load and conversion. Products are rounded before they are added, in one order.
 
-const (
-	scoreSignature = "(dst *float32, dstStride int, q *float32, k *uint16, blocks *int32, nBlocks int, blockStride int, dim int)"
+// queryStride is the bytes from one dimension to the next of the queries: 16 floats, one for each query.
+const queryStride = 64
 
-	addRowsSignature = "(dst *float32, dstStride int, e *float32, eStride int, v *uint16, vStride int, nRows int, n int)"
+// kvType is the type of stored keys and values.
+type kvType struct {
+	suffix string // of function names
+	goType string
+	shift  uint8 // log2 of the bytes
+}
 
-	// queryStride is the bytes from one dimension to the next of the queries: 16 floats, one for each query.
-	queryStride = 64
+var (
+	kvHalf   = kvType{"", "uint16", 1}
+	kvSingle = kvType{"F32", "float32", 2}
 )
+
+func (t kvType) scoreSignature() string {
+	return fmt.Sprintf("(dst *float32, dstStride int, q *float32, k *%s, blocks *int32, nBlocks int, blockStride int, dim int)", t.goType)
+}
+
+func (t kvType) addRowsSignature() string {
+	return fmt.Sprintf("(dst *float32, dstStride int, e *float32, eStride int, v *%s, vStride int, nRows int, n int)", t.goType)
+}
+
+// load emits the load of the vector of half h, of 16 values at an address, as floats.
+func (t kvType) load(k *kernel, m operand.Mem, h int, dst reg.VecVirtual) {
+	m.Disp += h * k.step() / 4 << t.shift
+	if t == kvSingle {
+		k.VMOVUPS(m, dst)
+		return
+	}
+	k.VCVTPH2PS(m, dst)
+}
 
 // maxQueries is the number of queries whose sums fit the registers beside a block's keys.
 func maxQueries(lv *level) int {
@@ -31,17 +55,23 @@ func maxQueries(lv *level) int {
 // attendOps are the kernels for each number of queries.
 func attendOps(lv *level) []op {
 	var out []op
-	for n := 1; n <= maxQueries(lv); n++ {
-		out = append(out, op{fmt.Sprint("Scorex", n),
-			"sets dst[i*dstStride+16*b+lane], for n queries and nBlocks blocks, to the sum over d of q[16*d+i]*key.",
-			scoreSignature, func(k *kernel) { k.score(n) }})
+	for _, t := range []kvType{kvHalf, kvSingle} {
+		for n := 1; n <= maxQueries(lv); n++ {
+			out = append(out, op{fmt.Sprintf("Score%sx%d", t.suffix, n),
+				"sets dst[i*dstStride+16*b+lane], for its queries i and nBlocks blocks, to the sum over d of q[16*d+i]*key.",
+				t.scoreSignature(), func(k *kernel) { k.score(n, t) }})
+		}
+		for n := 1; n <= maxQueries(lv); n++ {
+			out = append(out, op{fmt.Sprintf("AddRows%sx%d", t.suffix, n),
+				"adds e[i*eStride+r]*v[r*vStride+d] to dst[i*dstStride+d], for its queries i, r < nRows in order, 16*n columns d.",
+				t.addRowsSignature(), func(k *kernel) { k.addRows(n, t) }})
+		}
 	}
-	for n := 1; n <= maxQueries(lv); n++ {
-		out = append(out, op{fmt.Sprint("AddRowsx", n),
-			"adds e[i*eStride+r]*v[r*vStride+d] to dst[i*dstStride+d], for n queries, r < nRows in order, 16*n columns d.",
-			addRowsSignature, func(k *kernel) { k.addRows(n) }})
-	}
-	return out
+	return append(out,
+		op{"DecodeKeys8", "decodes a block of 8-bit keys, (dim, 16), whose scales are (dim/32, 16) float16.",
+			"(dst *float32, codes *int8, scales *uint16, dim int)", emitDecodeKeys8},
+		op{"DecodeValues8", "decodes a block of 8-bit values, (16, dim), whose scales are (dim/32, 16) float16; dim is a multiple of 16.",
+			"(dst *float32, codes *int8, scales *uint16, dim int)", emitDecodeValues8})
 }
 
 // blocksAtOnce is the number of key blocks worked on side by side, so that a few queries have enough independent sums to
@@ -57,13 +87,13 @@ func (k *kernel) blocksAtOnce(queries int) int {
 }
 
 // score emits the scores of n queries.
-func (k *kernel) score(n int) {
+func (k *kernel) score(n int, t kvType) {
 	dst, step, q := k.param("dst"), k.param("dstStride"), k.param("q")
 	keys, blocks, count := k.param("k"), k.param("blocks"), k.param("nBlocks")
 	stride, size := k.param("blockStride"), k.param("dim")
 	k.SHLQ(operand.U8(2), step)
-	k.SHLQ(operand.U8(1), stride)
-	k.SHLQ(operand.U8(5), size) // bytes of a block's keys
+	k.SHLQ(operand.U8(t.shift), stride)
+	k.SHLQ(operand.U8(5), size) // counts in half the bytes of a dimension's queries
 	k.TESTQ(size, size)
 	k.JE(operand.LabelRef("done"))
 	group := k.blocksAtOnce(n)
@@ -75,7 +105,7 @@ func (k *kernel) score(n int) {
 		k.Label(loop)
 		k.CMPQ(count, operand.U8(uint8(group)))
 		k.JL(operand.LabelRef(next))
-		k.scoreBlocks(n, group, scoreRegisters{dst, step, q, keys, blocks, stride, size})
+		k.scoreBlocks(n, group, scoreRegisters{dst, step, q, keys, blocks, stride, size}, t)
 		k.ADDQ(operand.U8(uint8(4*group)), blocks)
 		k.ADDQ(operand.I32(int32(64*group)), dst)
 		k.SUBQ(operand.U8(uint8(group)), count)
@@ -87,7 +117,7 @@ func (k *kernel) score(n int) {
 type scoreRegisters struct{ dst, step, q, keys, blocks, stride, size reg.Register }
 
 // scoreBlocks emits the sums of n queries over some blocks.
-func (k *kernel) scoreBlocks(n, group int, r scoreRegisters) {
+func (k *kernel) scoreBlocks(n, group int, r scoreRegisters, t kvType) {
 	at := k.GP64()
 	var key []reg.Register
 	for b := range group {
@@ -109,7 +139,7 @@ func (k *kernel) scoreBlocks(n, group int, r scoreRegisters) {
 	k.Label(label)
 	for b, p := range key {
 		k.eachHalf(func(h, _ int) {
-			k.VCVTPH2PS(operand.Mem{Base: p, Index: at, Scale: 1, Disp: h * k.step() / 2}, k.partOf(fmt.Sprint("key", b), h))
+			t.load(k, operand.Mem{Base: p, Index: at, Scale: t.shift}, h, k.partOf(fmt.Sprint("key", b), h))
 		})
 	}
 	for i := range n {
@@ -152,12 +182,12 @@ func (k *kernel) addProducts(m operand.Mem, load bool, role string, sum func(h i
 }
 
 // addRows emits the weighted sum of rows for n queries: 16 columns at a time stay in registers over all rows.
-func (k *kernel) addRows(n int) {
+func (k *kernel) addRows(n int, t kvType) {
 	dst, step, stride := k.param("dst"), k.param("dstStride"), k.param("eStride")
 	k.SHLQ(operand.U8(2), step)
 	k.SHLQ(operand.U8(2), stride)
 	rowStep := k.param("vStride")
-	k.SHLQ(operand.U8(1), rowStep)
+	k.SHLQ(operand.U8(t.shift), rowStep)
 	k.stride = stride
 	k.loadStrides(n)
 	v, columns := k.paramMem("v"), k.paramMem("n")
@@ -177,7 +207,7 @@ func (k *kernel) addRows(n int) {
 	k.Load(k.Param("nRows"), rows)
 	k.MOVQ(v, value)
 	k.Label("rows")
-	k.eachHalf(func(h, at int) { k.VCVTPH2PS(mem(value, at/2), k.partOf("value", h)) })
+	k.eachHalf(func(h, _ int) { t.load(k, mem(value, 0), h, k.partOf("value", h)) })
 	for i := range n {
 		k.addProducts(k.tokenAct(i, 0), true, "value", func(h int) reg.VecVirtual { return sum(i, h) })
 	}
@@ -190,7 +220,7 @@ func (k *kernel) addRows(n int) {
 		k.eachHalf(func(h, at int) { k.VMOVUPS(sum(i, h), mem(row, at)) })
 	})
 	k.ADDQ(operand.U8(64), dst)
-	k.ADDQ(operand.U8(32), v)
+	k.ADDQ(operand.U8(laneCount<<t.shift), v)
 	k.DECQ(columns)
 	k.JNE(operand.LabelRef("columns"))
 	k.Label("done")
@@ -284,4 +314,73 @@ func (k *kernel) maxOfLanes(v, nan reg.VecVirtual) {
 	both(func(src, dst reg.VecVirtual) { k.VPERMILPS(operand.U8(0x4e), src, dst) })
 	both(func(src, dst reg.VecVirtual) { k.VPERMILPS(operand.U8(0xb1), src, dst) })
 	k.VORPS(nan, v, v)
+}
+
+// kvGroup is the number of dimensions that share a scale in 8 bits.
+const kvGroup = 32
+
+func emitDecodeKeys8(k *kernel) {
+	dst, codes, scales, dim := k.param("dst"), k.param("codes"), k.param("scales"), k.param("dim")
+	k.TESTQ(dim, dim)
+	k.JE(operand.LabelRef("done"))
+	left := k.GP64()
+	k.Label("group")
+	k.eachHalf(func(h, at int) { k.VCVTPH2PS(mem(scales, at/2), k.partOf("scale", h)) })
+	k.ADDQ(operand.U8(2*laneCount), scales)
+	k.MOVQ(operand.U32(kvGroup), left)
+	k.Label("dim")
+	k.decode8(dst, codes, 0, 0)
+	k.ADDQ(operand.U8(4*laneCount), dst)
+	k.ADDQ(operand.U8(laneCount), codes)
+	k.DECQ(dim)
+	k.JE(operand.LabelRef("done"))
+	k.DECQ(left)
+	k.JNE(operand.LabelRef("dim"))
+	k.JMP(operand.LabelRef("group"))
+	k.Label("done")
+}
+
+// decode8 multiplies 16 codes with the vectors of scales.
+func (k *kernel) decode8(dst, codes reg.Register, dstAt, codesAt int) {
+	k.eachHalf(func(h, at int) {
+		x := k.partOf("x", h)
+		k.VPMOVSXBD(mem(codes, codesAt+at/4), x)
+		k.VCVTDQ2PS(x, x)
+		k.VMULPS(k.partOf("scale", h), x, x)
+		k.VMOVUPS(x, mem(dst, dstAt+at))
+	})
+}
+
+func emitDecodeValues8(k *kernel) {
+	dst, codes, scales, dim := k.param("dst"), k.param("codes"), k.param("scales"), k.param("dim")
+	row, left, scale, half := k.GP64(), k.GP64(), k.GP64(), k.GP64()
+	k.MOVQ(operand.U32(laneCount), row)
+	k.Label("row")
+	k.MOVQ(dim, left)
+	k.MOVQ(scales, scale)
+	k.Label("group")
+	k.SUBQ(operand.U8(laneCount), left)
+	k.JL(operand.LabelRef("next"))
+	k.MOVWLZX(mem(scale, 0), half.As32())
+	k.VMOVD(half.As32(), k.vec("half").AsX())
+	if k.lv.bits == 512 {
+		k.VCVTPH2PS(k.vec("half").AsY(), k.vec("half"))
+	} else {
+		k.VCVTPH2PS(k.vec("half").AsX(), k.vec("half"))
+	}
+	k.eachHalf(func(h, _ int) { k.VBROADCASTSS(k.vec("half").AsX(), k.partOf("scale", h)) })
+	k.decode8(dst, codes, 0, 0)
+	k.ADDQ(operand.U8(4*laneCount), dst)
+	k.ADDQ(operand.U8(laneCount), codes)
+	k.ADDQ(operand.U8(2*laneCount), scale)
+	k.SUBQ(operand.U8(laneCount), left)
+	k.JL(operand.LabelRef("next"))
+	k.decode8(dst, codes, 0, 0)
+	k.ADDQ(operand.U8(4*laneCount), dst)
+	k.ADDQ(operand.U8(laneCount), codes)
+	k.JMP(operand.LabelRef("group"))
+	k.Label("next")
+	k.ADDQ(operand.U8(2), scales)
+	k.DECQ(row)
+	k.JNE(operand.LabelRef("row"))
 }

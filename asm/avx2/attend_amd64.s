@@ -1004,3 +1004,1096 @@ rows:
 done:
 	VZEROUPPER
 	RET
+
+// func ScoreF32x1(dst *float32, dstStride int, q *float32, k *float32, blocks *int32, nBlocks int, blockStride int, dim int)
+// Requires: AVX
+TEXT ·ScoreF32x1(SB), NOSPLIT, $0-64
+	MOVQ  dst+0(FP), AX
+	MOVQ  dstStride+8(FP), CX
+	MOVQ  q+16(FP), DX
+	MOVQ  k+24(FP), BX
+	MOVQ  blocks+32(FP), SI
+	MOVQ  nBlocks+40(FP), DI
+	MOVQ  blockStride+48(FP), R8
+	MOVQ  dim+56(FP), R9
+	SHLQ  $0x02, CX
+	SHLQ  $0x02, R8
+	SHLQ  $0x05, R9
+	TESTQ R9, R9
+	JE    done
+
+blocks2:
+	CMPQ    DI, $0x02
+	JL      blocks1
+	MOVLQSX (SI), R10
+	IMULQ   R8, R10
+	ADDQ    BX, R10
+	MOVLQSX 4(SI), R11
+	IMULQ   R8, R11
+	ADDQ    BX, R11
+	VXORPS  Y0, Y0, Y0
+	VXORPS  Y1, Y1, Y1
+	VXORPS  Y2, Y2, Y2
+	VXORPS  Y3, Y3, Y3
+	XORQ    CX, CX
+
+dim2:
+	VMOVUPS      (R10)(CX*2), Y4
+	VMOVUPS      32(R10)(CX*2), Y5
+	VMOVUPS      (R11)(CX*2), Y6
+	VMOVUPS      32(R11)(CX*2), Y7
+	VBROADCASTSS (DX)(CX*2), Y8
+	VMULPS       Y4, Y8, Y4
+	VADDPS       Y4, Y0, Y0
+	VMULPS       Y5, Y8, Y4
+	VADDPS       Y4, Y1, Y1
+	VMULPS       Y6, Y8, Y4
+	VADDPS       Y4, Y2, Y2
+	VMULPS       Y7, Y8, Y4
+	VADDPS       Y4, Y3, Y3
+	ADDQ         $0x20, CX
+	CMPQ         CX, R9
+	JNE          dim2
+	MOVQ         AX, CX
+	VMOVUPS      Y0, (CX)
+	VMOVUPS      Y1, 32(CX)
+	VMOVUPS      Y2, 64(CX)
+	VMOVUPS      Y3, 96(CX)
+	ADDQ         $0x08, SI
+	ADDQ         $+128, AX
+	SUBQ         $0x02, DI
+	JMP          blocks2
+
+blocks1:
+	CMPQ    DI, $0x01
+	JL      done
+	MOVLQSX (SI), R10
+	IMULQ   R8, R10
+	ADDQ    BX, R10
+	VXORPS  Y0, Y0, Y0
+	VXORPS  Y1, Y1, Y1
+	XORQ    CX, CX
+
+dim1:
+	VMOVUPS      (R10)(CX*2), Y4
+	VMOVUPS      32(R10)(CX*2), Y5
+	VBROADCASTSS (DX)(CX*2), Y8
+	VMULPS       Y4, Y8, Y4
+	VADDPS       Y4, Y0, Y0
+	VMULPS       Y5, Y8, Y4
+	VADDPS       Y4, Y1, Y1
+	ADDQ         $0x20, CX
+	CMPQ         CX, R9
+	JNE          dim1
+	MOVQ         AX, CX
+	VMOVUPS      Y0, (CX)
+	VMOVUPS      Y1, 32(CX)
+	ADDQ         $0x04, SI
+	ADDQ         $+64, AX
+	SUBQ         $0x01, DI
+	JMP          blocks1
+
+done:
+	VZEROUPPER
+	RET
+
+// func ScoreF32x2(dst *float32, dstStride int, q *float32, k *float32, blocks *int32, nBlocks int, blockStride int, dim int)
+// Requires: AVX
+TEXT ·ScoreF32x2(SB), NOSPLIT, $0-64
+	MOVQ  dst+0(FP), AX
+	MOVQ  dstStride+8(FP), CX
+	MOVQ  q+16(FP), DX
+	MOVQ  k+24(FP), BX
+	MOVQ  blocks+32(FP), SI
+	MOVQ  nBlocks+40(FP), DI
+	MOVQ  blockStride+48(FP), R8
+	MOVQ  dim+56(FP), R9
+	SHLQ  $0x02, CX
+	SHLQ  $0x02, R8
+	SHLQ  $0x05, R9
+	TESTQ R9, R9
+	JE    done
+
+blocks2:
+	CMPQ    DI, $0x02
+	JL      blocks1
+	MOVLQSX (SI), R11
+	IMULQ   R8, R11
+	ADDQ    BX, R11
+	MOVLQSX 4(SI), R12
+	IMULQ   R8, R12
+	ADDQ    BX, R12
+	VXORPS  Y0, Y0, Y0
+	VXORPS  Y1, Y1, Y1
+	VXORPS  Y2, Y2, Y2
+	VXORPS  Y3, Y3, Y3
+	VXORPS  Y4, Y4, Y4
+	VXORPS  Y5, Y5, Y5
+	VXORPS  Y6, Y6, Y6
+	VXORPS  Y7, Y7, Y7
+	XORQ    R10, R10
+
+dim2:
+	VMOVUPS      (R11)(R10*2), Y8
+	VMOVUPS      32(R11)(R10*2), Y9
+	VMOVUPS      (R12)(R10*2), Y10
+	VMOVUPS      32(R12)(R10*2), Y11
+	VBROADCASTSS (DX)(R10*2), Y13
+	VMULPS       Y8, Y13, Y12
+	VADDPS       Y12, Y0, Y0
+	VMULPS       Y9, Y13, Y12
+	VADDPS       Y12, Y1, Y1
+	VMULPS       Y10, Y13, Y12
+	VADDPS       Y12, Y2, Y2
+	VMULPS       Y11, Y13, Y12
+	VADDPS       Y12, Y3, Y3
+	VBROADCASTSS 4(DX)(R10*2), Y13
+	VMULPS       Y8, Y13, Y12
+	VADDPS       Y12, Y4, Y4
+	VMULPS       Y9, Y13, Y12
+	VADDPS       Y12, Y5, Y5
+	VMULPS       Y10, Y13, Y12
+	VADDPS       Y12, Y6, Y6
+	VMULPS       Y11, Y13, Y12
+	VADDPS       Y12, Y7, Y7
+	ADDQ         $0x20, R10
+	CMPQ         R10, R9
+	JNE          dim2
+	MOVQ         AX, R10
+	VMOVUPS      Y0, (R10)
+	VMOVUPS      Y1, 32(R10)
+	VMOVUPS      Y2, 64(R10)
+	VMOVUPS      Y3, 96(R10)
+	ADDQ         CX, R10
+	VMOVUPS      Y4, (R10)
+	VMOVUPS      Y5, 32(R10)
+	VMOVUPS      Y6, 64(R10)
+	VMOVUPS      Y7, 96(R10)
+	ADDQ         $0x08, SI
+	ADDQ         $+128, AX
+	SUBQ         $0x02, DI
+	JMP          blocks2
+
+blocks1:
+	CMPQ    DI, $0x01
+	JL      done
+	MOVLQSX (SI), R11
+	IMULQ   R8, R11
+	ADDQ    BX, R11
+	VXORPS  Y0, Y0, Y0
+	VXORPS  Y1, Y1, Y1
+	VXORPS  Y2, Y2, Y2
+	VXORPS  Y3, Y3, Y3
+	XORQ    R10, R10
+
+dim1:
+	VMOVUPS      (R11)(R10*2), Y8
+	VMOVUPS      32(R11)(R10*2), Y9
+	VBROADCASTSS (DX)(R10*2), Y13
+	VMULPS       Y8, Y13, Y12
+	VADDPS       Y12, Y0, Y0
+	VMULPS       Y9, Y13, Y12
+	VADDPS       Y12, Y1, Y1
+	VBROADCASTSS 4(DX)(R10*2), Y13
+	VMULPS       Y8, Y13, Y12
+	VADDPS       Y12, Y2, Y2
+	VMULPS       Y9, Y13, Y12
+	VADDPS       Y12, Y3, Y3
+	ADDQ         $0x20, R10
+	CMPQ         R10, R9
+	JNE          dim1
+	MOVQ         AX, R10
+	VMOVUPS      Y0, (R10)
+	VMOVUPS      Y1, 32(R10)
+	ADDQ         CX, R10
+	VMOVUPS      Y2, (R10)
+	VMOVUPS      Y3, 32(R10)
+	ADDQ         $0x04, SI
+	ADDQ         $+64, AX
+	SUBQ         $0x01, DI
+	JMP          blocks1
+
+done:
+	VZEROUPPER
+	RET
+
+// func ScoreF32x3(dst *float32, dstStride int, q *float32, k *float32, blocks *int32, nBlocks int, blockStride int, dim int)
+// Requires: AVX
+TEXT ·ScoreF32x3(SB), NOSPLIT, $0-64
+	MOVQ  dst+0(FP), AX
+	MOVQ  dstStride+8(FP), CX
+	MOVQ  q+16(FP), DX
+	MOVQ  k+24(FP), BX
+	MOVQ  blocks+32(FP), SI
+	MOVQ  nBlocks+40(FP), DI
+	MOVQ  blockStride+48(FP), R8
+	MOVQ  dim+56(FP), R9
+	SHLQ  $0x02, CX
+	SHLQ  $0x02, R8
+	SHLQ  $0x05, R9
+	TESTQ R9, R9
+	JE    done
+
+blocks1:
+	CMPQ    DI, $0x01
+	JL      done
+	MOVLQSX (SI), R11
+	IMULQ   R8, R11
+	ADDQ    BX, R11
+	VXORPS  Y0, Y0, Y0
+	VXORPS  Y1, Y1, Y1
+	VXORPS  Y2, Y2, Y2
+	VXORPS  Y3, Y3, Y3
+	VXORPS  Y4, Y4, Y4
+	VXORPS  Y5, Y5, Y5
+	XORQ    R10, R10
+
+dim1:
+	VMOVUPS      (R11)(R10*2), Y6
+	VMOVUPS      32(R11)(R10*2), Y7
+	VBROADCASTSS (DX)(R10*2), Y9
+	VMULPS       Y6, Y9, Y8
+	VADDPS       Y8, Y0, Y0
+	VMULPS       Y7, Y9, Y8
+	VADDPS       Y8, Y1, Y1
+	VBROADCASTSS 4(DX)(R10*2), Y9
+	VMULPS       Y6, Y9, Y8
+	VADDPS       Y8, Y2, Y2
+	VMULPS       Y7, Y9, Y8
+	VADDPS       Y8, Y3, Y3
+	VBROADCASTSS 8(DX)(R10*2), Y9
+	VMULPS       Y6, Y9, Y8
+	VADDPS       Y8, Y4, Y4
+	VMULPS       Y7, Y9, Y8
+	VADDPS       Y8, Y5, Y5
+	ADDQ         $0x20, R10
+	CMPQ         R10, R9
+	JNE          dim1
+	MOVQ         AX, R10
+	VMOVUPS      Y0, (R10)
+	VMOVUPS      Y1, 32(R10)
+	ADDQ         CX, R10
+	VMOVUPS      Y2, (R10)
+	VMOVUPS      Y3, 32(R10)
+	ADDQ         CX, R10
+	VMOVUPS      Y4, (R10)
+	VMOVUPS      Y5, 32(R10)
+	ADDQ         $0x04, SI
+	ADDQ         $+64, AX
+	SUBQ         $0x01, DI
+	JMP          blocks1
+
+done:
+	VZEROUPPER
+	RET
+
+// func ScoreF32x4(dst *float32, dstStride int, q *float32, k *float32, blocks *int32, nBlocks int, blockStride int, dim int)
+// Requires: AVX
+TEXT ·ScoreF32x4(SB), NOSPLIT, $0-64
+	MOVQ  dst+0(FP), AX
+	MOVQ  dstStride+8(FP), CX
+	MOVQ  q+16(FP), DX
+	MOVQ  k+24(FP), BX
+	MOVQ  blocks+32(FP), SI
+	MOVQ  nBlocks+40(FP), DI
+	MOVQ  blockStride+48(FP), R8
+	MOVQ  dim+56(FP), R9
+	SHLQ  $0x02, CX
+	SHLQ  $0x02, R8
+	SHLQ  $0x05, R9
+	TESTQ R9, R9
+	JE    done
+
+blocks1:
+	CMPQ    DI, $0x01
+	JL      done
+	MOVLQSX (SI), R11
+	IMULQ   R8, R11
+	ADDQ    BX, R11
+	VXORPS  Y0, Y0, Y0
+	VXORPS  Y1, Y1, Y1
+	VXORPS  Y2, Y2, Y2
+	VXORPS  Y3, Y3, Y3
+	VXORPS  Y4, Y4, Y4
+	VXORPS  Y5, Y5, Y5
+	VXORPS  Y6, Y6, Y6
+	VXORPS  Y7, Y7, Y7
+	XORQ    R10, R10
+
+dim1:
+	VMOVUPS      (R11)(R10*2), Y8
+	VMOVUPS      32(R11)(R10*2), Y9
+	VBROADCASTSS (DX)(R10*2), Y11
+	VMULPS       Y8, Y11, Y10
+	VADDPS       Y10, Y0, Y0
+	VMULPS       Y9, Y11, Y10
+	VADDPS       Y10, Y1, Y1
+	VBROADCASTSS 4(DX)(R10*2), Y11
+	VMULPS       Y8, Y11, Y10
+	VADDPS       Y10, Y2, Y2
+	VMULPS       Y9, Y11, Y10
+	VADDPS       Y10, Y3, Y3
+	VBROADCASTSS 8(DX)(R10*2), Y11
+	VMULPS       Y8, Y11, Y10
+	VADDPS       Y10, Y4, Y4
+	VMULPS       Y9, Y11, Y10
+	VADDPS       Y10, Y5, Y5
+	VBROADCASTSS 12(DX)(R10*2), Y11
+	VMULPS       Y8, Y11, Y10
+	VADDPS       Y10, Y6, Y6
+	VMULPS       Y9, Y11, Y10
+	VADDPS       Y10, Y7, Y7
+	ADDQ         $0x20, R10
+	CMPQ         R10, R9
+	JNE          dim1
+	MOVQ         AX, R10
+	VMOVUPS      Y0, (R10)
+	VMOVUPS      Y1, 32(R10)
+	ADDQ         CX, R10
+	VMOVUPS      Y2, (R10)
+	VMOVUPS      Y3, 32(R10)
+	ADDQ         CX, R10
+	VMOVUPS      Y4, (R10)
+	VMOVUPS      Y5, 32(R10)
+	ADDQ         CX, R10
+	VMOVUPS      Y6, (R10)
+	VMOVUPS      Y7, 32(R10)
+	ADDQ         $0x04, SI
+	ADDQ         $+64, AX
+	SUBQ         $0x01, DI
+	JMP          blocks1
+
+done:
+	VZEROUPPER
+	RET
+
+// func ScoreF32x5(dst *float32, dstStride int, q *float32, k *float32, blocks *int32, nBlocks int, blockStride int, dim int)
+// Requires: AVX
+TEXT ·ScoreF32x5(SB), NOSPLIT, $0-64
+	MOVQ  dst+0(FP), AX
+	MOVQ  dstStride+8(FP), CX
+	MOVQ  q+16(FP), DX
+	MOVQ  k+24(FP), BX
+	MOVQ  blocks+32(FP), SI
+	MOVQ  nBlocks+40(FP), DI
+	MOVQ  blockStride+48(FP), R8
+	MOVQ  dim+56(FP), R9
+	SHLQ  $0x02, CX
+	SHLQ  $0x02, R8
+	SHLQ  $0x05, R9
+	TESTQ R9, R9
+	JE    done
+
+blocks1:
+	CMPQ    DI, $0x01
+	JL      done
+	MOVLQSX (SI), R11
+	IMULQ   R8, R11
+	ADDQ    BX, R11
+	VXORPS  Y0, Y0, Y0
+	VXORPS  Y1, Y1, Y1
+	VXORPS  Y2, Y2, Y2
+	VXORPS  Y3, Y3, Y3
+	VXORPS  Y4, Y4, Y4
+	VXORPS  Y5, Y5, Y5
+	VXORPS  Y6, Y6, Y6
+	VXORPS  Y7, Y7, Y7
+	VXORPS  Y8, Y8, Y8
+	VXORPS  Y9, Y9, Y9
+	XORQ    R10, R10
+
+dim1:
+	VMOVUPS      (R11)(R10*2), Y10
+	VMOVUPS      32(R11)(R10*2), Y11
+	VBROADCASTSS (DX)(R10*2), Y13
+	VMULPS       Y10, Y13, Y12
+	VADDPS       Y12, Y0, Y0
+	VMULPS       Y11, Y13, Y12
+	VADDPS       Y12, Y1, Y1
+	VBROADCASTSS 4(DX)(R10*2), Y13
+	VMULPS       Y10, Y13, Y12
+	VADDPS       Y12, Y2, Y2
+	VMULPS       Y11, Y13, Y12
+	VADDPS       Y12, Y3, Y3
+	VBROADCASTSS 8(DX)(R10*2), Y13
+	VMULPS       Y10, Y13, Y12
+	VADDPS       Y12, Y4, Y4
+	VMULPS       Y11, Y13, Y12
+	VADDPS       Y12, Y5, Y5
+	VBROADCASTSS 12(DX)(R10*2), Y13
+	VMULPS       Y10, Y13, Y12
+	VADDPS       Y12, Y6, Y6
+	VMULPS       Y11, Y13, Y12
+	VADDPS       Y12, Y7, Y7
+	VBROADCASTSS 16(DX)(R10*2), Y13
+	VMULPS       Y10, Y13, Y12
+	VADDPS       Y12, Y8, Y8
+	VMULPS       Y11, Y13, Y12
+	VADDPS       Y12, Y9, Y9
+	ADDQ         $0x20, R10
+	CMPQ         R10, R9
+	JNE          dim1
+	MOVQ         AX, R10
+	VMOVUPS      Y0, (R10)
+	VMOVUPS      Y1, 32(R10)
+	ADDQ         CX, R10
+	VMOVUPS      Y2, (R10)
+	VMOVUPS      Y3, 32(R10)
+	ADDQ         CX, R10
+	VMOVUPS      Y4, (R10)
+	VMOVUPS      Y5, 32(R10)
+	ADDQ         CX, R10
+	VMOVUPS      Y6, (R10)
+	VMOVUPS      Y7, 32(R10)
+	ADDQ         CX, R10
+	VMOVUPS      Y8, (R10)
+	VMOVUPS      Y9, 32(R10)
+	ADDQ         $0x04, SI
+	ADDQ         $+64, AX
+	SUBQ         $0x01, DI
+	JMP          blocks1
+
+done:
+	VZEROUPPER
+	RET
+
+// func ScoreF32x6(dst *float32, dstStride int, q *float32, k *float32, blocks *int32, nBlocks int, blockStride int, dim int)
+// Requires: AVX
+TEXT ·ScoreF32x6(SB), NOSPLIT, $0-64
+	MOVQ  dst+0(FP), AX
+	MOVQ  dstStride+8(FP), CX
+	MOVQ  q+16(FP), DX
+	MOVQ  k+24(FP), BX
+	MOVQ  blocks+32(FP), SI
+	MOVQ  nBlocks+40(FP), DI
+	MOVQ  blockStride+48(FP), R8
+	MOVQ  dim+56(FP), R9
+	SHLQ  $0x02, CX
+	SHLQ  $0x02, R8
+	SHLQ  $0x05, R9
+	TESTQ R9, R9
+	JE    done
+
+blocks1:
+	CMPQ    DI, $0x01
+	JL      done
+	MOVLQSX (SI), R11
+	IMULQ   R8, R11
+	ADDQ    BX, R11
+	VXORPS  Y0, Y0, Y0
+	VXORPS  Y1, Y1, Y1
+	VXORPS  Y2, Y2, Y2
+	VXORPS  Y3, Y3, Y3
+	VXORPS  Y4, Y4, Y4
+	VXORPS  Y5, Y5, Y5
+	VXORPS  Y6, Y6, Y6
+	VXORPS  Y7, Y7, Y7
+	VXORPS  Y8, Y8, Y8
+	VXORPS  Y9, Y9, Y9
+	VXORPS  Y10, Y10, Y10
+	VXORPS  Y11, Y11, Y11
+	XORQ    R10, R10
+
+dim1:
+	VMOVUPS      (R11)(R10*2), Y12
+	VMOVUPS      32(R11)(R10*2), Y13
+	VBROADCASTSS (DX)(R10*2), Y15
+	VMULPS       Y12, Y15, Y14
+	VADDPS       Y14, Y0, Y0
+	VMULPS       Y13, Y15, Y14
+	VADDPS       Y14, Y1, Y1
+	VBROADCASTSS 4(DX)(R10*2), Y15
+	VMULPS       Y12, Y15, Y14
+	VADDPS       Y14, Y2, Y2
+	VMULPS       Y13, Y15, Y14
+	VADDPS       Y14, Y3, Y3
+	VBROADCASTSS 8(DX)(R10*2), Y15
+	VMULPS       Y12, Y15, Y14
+	VADDPS       Y14, Y4, Y4
+	VMULPS       Y13, Y15, Y14
+	VADDPS       Y14, Y5, Y5
+	VBROADCASTSS 12(DX)(R10*2), Y15
+	VMULPS       Y12, Y15, Y14
+	VADDPS       Y14, Y6, Y6
+	VMULPS       Y13, Y15, Y14
+	VADDPS       Y14, Y7, Y7
+	VBROADCASTSS 16(DX)(R10*2), Y15
+	VMULPS       Y12, Y15, Y14
+	VADDPS       Y14, Y8, Y8
+	VMULPS       Y13, Y15, Y14
+	VADDPS       Y14, Y9, Y9
+	VBROADCASTSS 20(DX)(R10*2), Y15
+	VMULPS       Y12, Y15, Y14
+	VADDPS       Y14, Y10, Y10
+	VMULPS       Y13, Y15, Y14
+	VADDPS       Y14, Y11, Y11
+	ADDQ         $0x20, R10
+	CMPQ         R10, R9
+	JNE          dim1
+	MOVQ         AX, R10
+	VMOVUPS      Y0, (R10)
+	VMOVUPS      Y1, 32(R10)
+	ADDQ         CX, R10
+	VMOVUPS      Y2, (R10)
+	VMOVUPS      Y3, 32(R10)
+	ADDQ         CX, R10
+	VMOVUPS      Y4, (R10)
+	VMOVUPS      Y5, 32(R10)
+	ADDQ         CX, R10
+	VMOVUPS      Y6, (R10)
+	VMOVUPS      Y7, 32(R10)
+	ADDQ         CX, R10
+	VMOVUPS      Y8, (R10)
+	VMOVUPS      Y9, 32(R10)
+	ADDQ         CX, R10
+	VMOVUPS      Y10, (R10)
+	VMOVUPS      Y11, 32(R10)
+	ADDQ         $0x04, SI
+	ADDQ         $+64, AX
+	SUBQ         $0x01, DI
+	JMP          blocks1
+
+done:
+	VZEROUPPER
+	RET
+
+// func AddRowsF32x1(dst *float32, dstStride int, e *float32, eStride int, v *float32, vStride int, nRows int, n int)
+// Requires: AVX
+TEXT ·AddRowsF32x1(SB), NOSPLIT, $0-64
+	MOVQ dst+0(FP), AX
+	MOVQ dstStride+8(FP), CX
+	MOVQ eStride+24(FP), DX
+	SHLQ $0x02, CX
+	SHLQ $0x02, DX
+	MOVQ vStride+40(FP), CX
+	SHLQ $0x02, CX
+	CMPQ n+56(FP), $0x00
+	JE   done
+	CMPQ nRows+48(FP), $0x00
+	JE   done
+
+columns:
+	MOVQ    AX, DX
+	VMOVUPS (DX), Y0
+	VMOVUPS 32(DX), Y1
+	MOVQ    e+16(FP), SI
+	MOVQ    nRows+48(FP), BX
+	MOVQ    v+32(FP), DX
+
+rows:
+	VMOVUPS      (DX), Y2
+	VMOVUPS      32(DX), Y3
+	VBROADCASTSS (SI), Y4
+	VMULPS       Y2, Y4, Y2
+	VADDPS       Y2, Y0, Y0
+	VMULPS       Y3, Y4, Y2
+	VADDPS       Y2, Y1, Y1
+	ADDQ         $0x04, SI
+	ADDQ         CX, DX
+	DECQ         BX
+	JNE          rows
+	MOVQ         AX, DX
+	VMOVUPS      Y0, (DX)
+	VMOVUPS      Y1, 32(DX)
+	ADDQ         $0x40, AX
+	ADDQ         $0x40, v+32(FP)
+	DECQ         n+56(FP)
+	JNE          columns
+
+done:
+	VZEROUPPER
+	RET
+
+// func AddRowsF32x2(dst *float32, dstStride int, e *float32, eStride int, v *float32, vStride int, nRows int, n int)
+// Requires: AVX
+TEXT ·AddRowsF32x2(SB), NOSPLIT, $0-64
+	MOVQ dst+0(FP), AX
+	MOVQ dstStride+8(FP), CX
+	MOVQ eStride+24(FP), DX
+	SHLQ $0x02, CX
+	SHLQ $0x02, DX
+	MOVQ vStride+40(FP), BX
+	SHLQ $0x02, BX
+	CMPQ n+56(FP), $0x00
+	JE   done
+	CMPQ nRows+48(FP), $0x00
+	JE   done
+
+columns:
+	MOVQ    AX, SI
+	VMOVUPS (SI), Y0
+	VMOVUPS 32(SI), Y1
+	ADDQ    CX, SI
+	VMOVUPS (SI), Y2
+	VMOVUPS 32(SI), Y3
+	MOVQ    e+16(FP), R8
+	MOVQ    nRows+48(FP), DI
+	MOVQ    v+32(FP), SI
+
+rows:
+	VMOVUPS      (SI), Y4
+	VMOVUPS      32(SI), Y5
+	VBROADCASTSS (R8), Y7
+	VMULPS       Y4, Y7, Y6
+	VADDPS       Y6, Y0, Y0
+	VMULPS       Y5, Y7, Y6
+	VADDPS       Y6, Y1, Y1
+	VBROADCASTSS (R8)(DX*1), Y7
+	VMULPS       Y4, Y7, Y6
+	VADDPS       Y6, Y2, Y2
+	VMULPS       Y5, Y7, Y6
+	VADDPS       Y6, Y3, Y3
+	ADDQ         $0x04, R8
+	ADDQ         BX, SI
+	DECQ         DI
+	JNE          rows
+	MOVQ         AX, SI
+	VMOVUPS      Y0, (SI)
+	VMOVUPS      Y1, 32(SI)
+	ADDQ         CX, SI
+	VMOVUPS      Y2, (SI)
+	VMOVUPS      Y3, 32(SI)
+	ADDQ         $0x40, AX
+	ADDQ         $0x40, v+32(FP)
+	DECQ         n+56(FP)
+	JNE          columns
+
+done:
+	VZEROUPPER
+	RET
+
+// func AddRowsF32x3(dst *float32, dstStride int, e *float32, eStride int, v *float32, vStride int, nRows int, n int)
+// Requires: AVX
+TEXT ·AddRowsF32x3(SB), NOSPLIT, $0-64
+	MOVQ dst+0(FP), AX
+	MOVQ dstStride+8(FP), CX
+	MOVQ eStride+24(FP), DX
+	SHLQ $0x02, CX
+	SHLQ $0x02, DX
+	MOVQ vStride+40(FP), BX
+	SHLQ $0x02, BX
+	CMPQ n+56(FP), $0x00
+	JE   done
+	CMPQ nRows+48(FP), $0x00
+	JE   done
+
+columns:
+	MOVQ    AX, SI
+	VMOVUPS (SI), Y0
+	VMOVUPS 32(SI), Y1
+	ADDQ    CX, SI
+	VMOVUPS (SI), Y2
+	VMOVUPS 32(SI), Y3
+	ADDQ    CX, SI
+	VMOVUPS (SI), Y4
+	VMOVUPS 32(SI), Y5
+	MOVQ    e+16(FP), R8
+	MOVQ    nRows+48(FP), DI
+	MOVQ    v+32(FP), SI
+
+rows:
+	VMOVUPS      (SI), Y6
+	VMOVUPS      32(SI), Y7
+	VBROADCASTSS (R8), Y9
+	VMULPS       Y6, Y9, Y8
+	VADDPS       Y8, Y0, Y0
+	VMULPS       Y7, Y9, Y8
+	VADDPS       Y8, Y1, Y1
+	VBROADCASTSS (R8)(DX*1), Y9
+	VMULPS       Y6, Y9, Y8
+	VADDPS       Y8, Y2, Y2
+	VMULPS       Y7, Y9, Y8
+	VADDPS       Y8, Y3, Y3
+	VBROADCASTSS (R8)(DX*2), Y9
+	VMULPS       Y6, Y9, Y8
+	VADDPS       Y8, Y4, Y4
+	VMULPS       Y7, Y9, Y8
+	VADDPS       Y8, Y5, Y5
+	ADDQ         $0x04, R8
+	ADDQ         BX, SI
+	DECQ         DI
+	JNE          rows
+	MOVQ         AX, SI
+	VMOVUPS      Y0, (SI)
+	VMOVUPS      Y1, 32(SI)
+	ADDQ         CX, SI
+	VMOVUPS      Y2, (SI)
+	VMOVUPS      Y3, 32(SI)
+	ADDQ         CX, SI
+	VMOVUPS      Y4, (SI)
+	VMOVUPS      Y5, 32(SI)
+	ADDQ         $0x40, AX
+	ADDQ         $0x40, v+32(FP)
+	DECQ         n+56(FP)
+	JNE          columns
+
+done:
+	VZEROUPPER
+	RET
+
+// func AddRowsF32x4(dst *float32, dstStride int, e *float32, eStride int, v *float32, vStride int, nRows int, n int)
+// Requires: AVX
+TEXT ·AddRowsF32x4(SB), NOSPLIT, $0-64
+	MOVQ dst+0(FP), AX
+	MOVQ dstStride+8(FP), CX
+	MOVQ eStride+24(FP), DX
+	SHLQ $0x02, CX
+	SHLQ $0x02, DX
+	MOVQ vStride+40(FP), BX
+	SHLQ $0x02, BX
+	LEAQ (DX)(DX*2), SI
+	CMPQ n+56(FP), $0x00
+	JE   done
+	CMPQ nRows+48(FP), $0x00
+	JE   done
+
+columns:
+	MOVQ    AX, DI
+	VMOVUPS (DI), Y0
+	VMOVUPS 32(DI), Y1
+	ADDQ    CX, DI
+	VMOVUPS (DI), Y2
+	VMOVUPS 32(DI), Y3
+	ADDQ    CX, DI
+	VMOVUPS (DI), Y4
+	VMOVUPS 32(DI), Y5
+	ADDQ    CX, DI
+	VMOVUPS (DI), Y6
+	VMOVUPS 32(DI), Y7
+	MOVQ    e+16(FP), R9
+	MOVQ    nRows+48(FP), R8
+	MOVQ    v+32(FP), DI
+
+rows:
+	VMOVUPS      (DI), Y8
+	VMOVUPS      32(DI), Y9
+	VBROADCASTSS (R9), Y11
+	VMULPS       Y8, Y11, Y10
+	VADDPS       Y10, Y0, Y0
+	VMULPS       Y9, Y11, Y10
+	VADDPS       Y10, Y1, Y1
+	VBROADCASTSS (R9)(DX*1), Y11
+	VMULPS       Y8, Y11, Y10
+	VADDPS       Y10, Y2, Y2
+	VMULPS       Y9, Y11, Y10
+	VADDPS       Y10, Y3, Y3
+	VBROADCASTSS (R9)(DX*2), Y11
+	VMULPS       Y8, Y11, Y10
+	VADDPS       Y10, Y4, Y4
+	VMULPS       Y9, Y11, Y10
+	VADDPS       Y10, Y5, Y5
+	VBROADCASTSS (R9)(SI*1), Y11
+	VMULPS       Y8, Y11, Y10
+	VADDPS       Y10, Y6, Y6
+	VMULPS       Y9, Y11, Y10
+	VADDPS       Y10, Y7, Y7
+	ADDQ         $0x04, R9
+	ADDQ         BX, DI
+	DECQ         R8
+	JNE          rows
+	MOVQ         AX, DI
+	VMOVUPS      Y0, (DI)
+	VMOVUPS      Y1, 32(DI)
+	ADDQ         CX, DI
+	VMOVUPS      Y2, (DI)
+	VMOVUPS      Y3, 32(DI)
+	ADDQ         CX, DI
+	VMOVUPS      Y4, (DI)
+	VMOVUPS      Y5, 32(DI)
+	ADDQ         CX, DI
+	VMOVUPS      Y6, (DI)
+	VMOVUPS      Y7, 32(DI)
+	ADDQ         $0x40, AX
+	ADDQ         $0x40, v+32(FP)
+	DECQ         n+56(FP)
+	JNE          columns
+
+done:
+	VZEROUPPER
+	RET
+
+// func AddRowsF32x5(dst *float32, dstStride int, e *float32, eStride int, v *float32, vStride int, nRows int, n int)
+// Requires: AVX
+TEXT ·AddRowsF32x5(SB), NOSPLIT, $0-64
+	MOVQ dst+0(FP), AX
+	MOVQ dstStride+8(FP), CX
+	MOVQ eStride+24(FP), DX
+	SHLQ $0x02, CX
+	SHLQ $0x02, DX
+	MOVQ vStride+40(FP), BX
+	SHLQ $0x02, BX
+	LEAQ (DX)(DX*2), SI
+	CMPQ n+56(FP), $0x00
+	JE   done
+	CMPQ nRows+48(FP), $0x00
+	JE   done
+
+columns:
+	MOVQ    AX, DI
+	VMOVUPS (DI), Y0
+	VMOVUPS 32(DI), Y1
+	ADDQ    CX, DI
+	VMOVUPS (DI), Y2
+	VMOVUPS 32(DI), Y3
+	ADDQ    CX, DI
+	VMOVUPS (DI), Y4
+	VMOVUPS 32(DI), Y5
+	ADDQ    CX, DI
+	VMOVUPS (DI), Y6
+	VMOVUPS 32(DI), Y7
+	ADDQ    CX, DI
+	VMOVUPS (DI), Y8
+	VMOVUPS 32(DI), Y9
+	MOVQ    e+16(FP), R9
+	MOVQ    nRows+48(FP), R8
+	MOVQ    v+32(FP), DI
+
+rows:
+	VMOVUPS      (DI), Y10
+	VMOVUPS      32(DI), Y11
+	VBROADCASTSS (R9), Y13
+	VMULPS       Y10, Y13, Y12
+	VADDPS       Y12, Y0, Y0
+	VMULPS       Y11, Y13, Y12
+	VADDPS       Y12, Y1, Y1
+	VBROADCASTSS (R9)(DX*1), Y13
+	VMULPS       Y10, Y13, Y12
+	VADDPS       Y12, Y2, Y2
+	VMULPS       Y11, Y13, Y12
+	VADDPS       Y12, Y3, Y3
+	VBROADCASTSS (R9)(DX*2), Y13
+	VMULPS       Y10, Y13, Y12
+	VADDPS       Y12, Y4, Y4
+	VMULPS       Y11, Y13, Y12
+	VADDPS       Y12, Y5, Y5
+	VBROADCASTSS (R9)(SI*1), Y13
+	VMULPS       Y10, Y13, Y12
+	VADDPS       Y12, Y6, Y6
+	VMULPS       Y11, Y13, Y12
+	VADDPS       Y12, Y7, Y7
+	VBROADCASTSS (R9)(DX*4), Y13
+	VMULPS       Y10, Y13, Y12
+	VADDPS       Y12, Y8, Y8
+	VMULPS       Y11, Y13, Y12
+	VADDPS       Y12, Y9, Y9
+	ADDQ         $0x04, R9
+	ADDQ         BX, DI
+	DECQ         R8
+	JNE          rows
+	MOVQ         AX, DI
+	VMOVUPS      Y0, (DI)
+	VMOVUPS      Y1, 32(DI)
+	ADDQ         CX, DI
+	VMOVUPS      Y2, (DI)
+	VMOVUPS      Y3, 32(DI)
+	ADDQ         CX, DI
+	VMOVUPS      Y4, (DI)
+	VMOVUPS      Y5, 32(DI)
+	ADDQ         CX, DI
+	VMOVUPS      Y6, (DI)
+	VMOVUPS      Y7, 32(DI)
+	ADDQ         CX, DI
+	VMOVUPS      Y8, (DI)
+	VMOVUPS      Y9, 32(DI)
+	ADDQ         $0x40, AX
+	ADDQ         $0x40, v+32(FP)
+	DECQ         n+56(FP)
+	JNE          columns
+
+done:
+	VZEROUPPER
+	RET
+
+// func AddRowsF32x6(dst *float32, dstStride int, e *float32, eStride int, v *float32, vStride int, nRows int, n int)
+// Requires: AVX
+TEXT ·AddRowsF32x6(SB), NOSPLIT, $0-64
+	MOVQ dst+0(FP), AX
+	MOVQ dstStride+8(FP), CX
+	MOVQ eStride+24(FP), DX
+	SHLQ $0x02, CX
+	SHLQ $0x02, DX
+	MOVQ vStride+40(FP), BX
+	SHLQ $0x02, BX
+	LEAQ (DX)(DX*2), SI
+	LEAQ (DX)(DX*4), DI
+	CMPQ n+56(FP), $0x00
+	JE   done
+	CMPQ nRows+48(FP), $0x00
+	JE   done
+
+columns:
+	MOVQ    AX, R8
+	VMOVUPS (R8), Y0
+	VMOVUPS 32(R8), Y1
+	ADDQ    CX, R8
+	VMOVUPS (R8), Y2
+	VMOVUPS 32(R8), Y3
+	ADDQ    CX, R8
+	VMOVUPS (R8), Y4
+	VMOVUPS 32(R8), Y5
+	ADDQ    CX, R8
+	VMOVUPS (R8), Y6
+	VMOVUPS 32(R8), Y7
+	ADDQ    CX, R8
+	VMOVUPS (R8), Y8
+	VMOVUPS 32(R8), Y9
+	ADDQ    CX, R8
+	VMOVUPS (R8), Y10
+	VMOVUPS 32(R8), Y11
+	MOVQ    e+16(FP), R10
+	MOVQ    nRows+48(FP), R9
+	MOVQ    v+32(FP), R8
+
+rows:
+	VMOVUPS      (R8), Y12
+	VMOVUPS      32(R8), Y13
+	VBROADCASTSS (R10), Y15
+	VMULPS       Y12, Y15, Y14
+	VADDPS       Y14, Y0, Y0
+	VMULPS       Y13, Y15, Y14
+	VADDPS       Y14, Y1, Y1
+	VBROADCASTSS (R10)(DX*1), Y15
+	VMULPS       Y12, Y15, Y14
+	VADDPS       Y14, Y2, Y2
+	VMULPS       Y13, Y15, Y14
+	VADDPS       Y14, Y3, Y3
+	VBROADCASTSS (R10)(DX*2), Y15
+	VMULPS       Y12, Y15, Y14
+	VADDPS       Y14, Y4, Y4
+	VMULPS       Y13, Y15, Y14
+	VADDPS       Y14, Y5, Y5
+	VBROADCASTSS (R10)(SI*1), Y15
+	VMULPS       Y12, Y15, Y14
+	VADDPS       Y14, Y6, Y6
+	VMULPS       Y13, Y15, Y14
+	VADDPS       Y14, Y7, Y7
+	VBROADCASTSS (R10)(DX*4), Y15
+	VMULPS       Y12, Y15, Y14
+	VADDPS       Y14, Y8, Y8
+	VMULPS       Y13, Y15, Y14
+	VADDPS       Y14, Y9, Y9
+	VBROADCASTSS (R10)(DI*1), Y15
+	VMULPS       Y12, Y15, Y14
+	VADDPS       Y14, Y10, Y10
+	VMULPS       Y13, Y15, Y14
+	VADDPS       Y14, Y11, Y11
+	ADDQ         $0x04, R10
+	ADDQ         BX, R8
+	DECQ         R9
+	JNE          rows
+	MOVQ         AX, R8
+	VMOVUPS      Y0, (R8)
+	VMOVUPS      Y1, 32(R8)
+	ADDQ         CX, R8
+	VMOVUPS      Y2, (R8)
+	VMOVUPS      Y3, 32(R8)
+	ADDQ         CX, R8
+	VMOVUPS      Y4, (R8)
+	VMOVUPS      Y5, 32(R8)
+	ADDQ         CX, R8
+	VMOVUPS      Y6, (R8)
+	VMOVUPS      Y7, 32(R8)
+	ADDQ         CX, R8
+	VMOVUPS      Y8, (R8)
+	VMOVUPS      Y9, 32(R8)
+	ADDQ         CX, R8
+	VMOVUPS      Y10, (R8)
+	VMOVUPS      Y11, 32(R8)
+	ADDQ         $0x40, AX
+	ADDQ         $0x40, v+32(FP)
+	DECQ         n+56(FP)
+	JNE          columns
+
+done:
+	VZEROUPPER
+	RET
+
+// func DecodeKeys8(dst *float32, codes *int8, scales *uint16, dim int)
+// Requires: AVX, AVX2, F16C
+TEXT ·DecodeKeys8(SB), NOSPLIT, $0-32
+	MOVQ  dst+0(FP), AX
+	MOVQ  codes+8(FP), CX
+	MOVQ  scales+16(FP), DX
+	MOVQ  dim+24(FP), BX
+	TESTQ BX, BX
+	JE    done
+
+group:
+	VCVTPH2PS (DX), Y0
+	VCVTPH2PS 16(DX), Y1
+	ADDQ      $0x20, DX
+	MOVQ      $0x00000020, SI
+
+dim:
+	VPMOVSXBD (CX), Y2
+	VCVTDQ2PS Y2, Y2
+	VMULPS    Y0, Y2, Y2
+	VMOVUPS   Y2, (AX)
+	VPMOVSXBD 8(CX), Y2
+	VCVTDQ2PS Y2, Y2
+	VMULPS    Y1, Y2, Y2
+	VMOVUPS   Y2, 32(AX)
+	ADDQ      $0x40, AX
+	ADDQ      $0x10, CX
+	DECQ      BX
+	JE        done
+	DECQ      SI
+	JNE       dim
+	JMP       group
+
+done:
+	VZEROUPPER
+	RET
+
+// func DecodeValues8(dst *float32, codes *int8, scales *uint16, dim int)
+// Requires: AVX, AVX2, F16C
+TEXT ·DecodeValues8(SB), NOSPLIT, $0-32
+	MOVQ dst+0(FP), AX
+	MOVQ codes+8(FP), CX
+	MOVQ scales+16(FP), DX
+	MOVQ dim+24(FP), BX
+	MOVQ $0x00000010, SI
+
+row:
+	MOVQ BX, DI
+	MOVQ DX, R8
+
+group:
+	SUBQ         $0x10, DI
+	JL           next
+	MOVWLZX      (R8), R9
+	VMOVD        R9, X0
+	VCVTPH2PS    X0, Y0
+	VBROADCASTSS X0, Y1
+	VBROADCASTSS X0, Y0
+	VPMOVSXBD    (CX), Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y1, Y2, Y2
+	VMOVUPS      Y2, (AX)
+	VPMOVSXBD    8(CX), Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y0, Y2, Y2
+	VMOVUPS      Y2, 32(AX)
+	ADDQ         $0x40, AX
+	ADDQ         $0x10, CX
+	ADDQ         $0x20, R8
+	SUBQ         $0x10, DI
+	JL           next
+	VPMOVSXBD    (CX), Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y1, Y2, Y2
+	VMOVUPS      Y2, (AX)
+	VPMOVSXBD    8(CX), Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y0, Y2, Y2
+	VMOVUPS      Y2, 32(AX)
+	ADDQ         $0x40, AX
+	ADDQ         $0x10, CX
+	JMP          group
+
+next:
+	ADDQ $0x02, DX
+	DECQ SI
+	JNE  row
+	VZEROUPPER
+	RET

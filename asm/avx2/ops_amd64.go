@@ -11,6 +11,12 @@ var Scores = [MaxQueries + 1]func(dst *float32, dstStride int, q *float32, k *ui
 // AddRows has the kernel for each number of queries.
 var AddRows = [MaxQueries + 1]func(dst *float32, dstStride int, e *float32, eStride int, v *uint16, vStride int, nRows int, n int){1: AddRowsx1, 2: AddRowsx2, 3: AddRowsx3, 4: AddRowsx4, 5: AddRowsx5, 6: AddRowsx6}
 
+// ScoresF32 has the kernel for each number of queries.
+var ScoresF32 = [MaxQueries + 1]func(dst *float32, dstStride int, q *float32, k *float32, blocks *int32, nBlocks int, blockStride int, dim int){1: ScoreF32x1, 2: ScoreF32x2, 3: ScoreF32x3, 4: ScoreF32x4, 5: ScoreF32x5, 6: ScoreF32x6}
+
+// AddRowsF32 has the kernel for each number of queries.
+var AddRowsF32 = [MaxQueries + 1]func(dst *float32, dstStride int, e *float32, eStride int, v *float32, vStride int, nRows int, n int){1: AddRowsF32x1, 2: AddRowsF32x2, 3: AddRowsF32x3, 4: AddRowsF32x4, 5: AddRowsF32x5, 6: AddRowsF32x6}
+
 // Add adds: dst[i] += a[i], for 16*n floats.
 //
 //go:noescape
@@ -66,62 +72,132 @@ func Quantize(dst *byte, x *float32, n int)
 //go:noescape
 func Softmax(scores *float32, n int, lanes *float32, scale float32)
 
-// Scorex1 sets dst[i*dstStride+16*b+lane], for n queries and nBlocks blocks, to the sum over d of q[16*d+i]*key.
+// Scorex1 sets dst[i*dstStride+16*b+lane], for its queries i and nBlocks blocks, to the sum over d of q[16*d+i]*key.
 //
 //go:noescape
 func Scorex1(dst *float32, dstStride int, q *float32, k *uint16, blocks *int32, nBlocks int, blockStride int, dim int)
 
-// Scorex2 sets dst[i*dstStride+16*b+lane], for n queries and nBlocks blocks, to the sum over d of q[16*d+i]*key.
+// Scorex2 sets dst[i*dstStride+16*b+lane], for its queries i and nBlocks blocks, to the sum over d of q[16*d+i]*key.
 //
 //go:noescape
 func Scorex2(dst *float32, dstStride int, q *float32, k *uint16, blocks *int32, nBlocks int, blockStride int, dim int)
 
-// Scorex3 sets dst[i*dstStride+16*b+lane], for n queries and nBlocks blocks, to the sum over d of q[16*d+i]*key.
+// Scorex3 sets dst[i*dstStride+16*b+lane], for its queries i and nBlocks blocks, to the sum over d of q[16*d+i]*key.
 //
 //go:noescape
 func Scorex3(dst *float32, dstStride int, q *float32, k *uint16, blocks *int32, nBlocks int, blockStride int, dim int)
 
-// Scorex4 sets dst[i*dstStride+16*b+lane], for n queries and nBlocks blocks, to the sum over d of q[16*d+i]*key.
+// Scorex4 sets dst[i*dstStride+16*b+lane], for its queries i and nBlocks blocks, to the sum over d of q[16*d+i]*key.
 //
 //go:noescape
 func Scorex4(dst *float32, dstStride int, q *float32, k *uint16, blocks *int32, nBlocks int, blockStride int, dim int)
 
-// Scorex5 sets dst[i*dstStride+16*b+lane], for n queries and nBlocks blocks, to the sum over d of q[16*d+i]*key.
+// Scorex5 sets dst[i*dstStride+16*b+lane], for its queries i and nBlocks blocks, to the sum over d of q[16*d+i]*key.
 //
 //go:noescape
 func Scorex5(dst *float32, dstStride int, q *float32, k *uint16, blocks *int32, nBlocks int, blockStride int, dim int)
 
-// Scorex6 sets dst[i*dstStride+16*b+lane], for n queries and nBlocks blocks, to the sum over d of q[16*d+i]*key.
+// Scorex6 sets dst[i*dstStride+16*b+lane], for its queries i and nBlocks blocks, to the sum over d of q[16*d+i]*key.
 //
 //go:noescape
 func Scorex6(dst *float32, dstStride int, q *float32, k *uint16, blocks *int32, nBlocks int, blockStride int, dim int)
 
-// AddRowsx1 adds e[i*eStride+r]*v[r*vStride+d] to dst[i*dstStride+d], for n queries, r < nRows in order, 16*n columns d.
+// AddRowsx1 adds e[i*eStride+r]*v[r*vStride+d] to dst[i*dstStride+d], for its queries i, r < nRows in order, 16*n columns d.
 //
 //go:noescape
 func AddRowsx1(dst *float32, dstStride int, e *float32, eStride int, v *uint16, vStride int, nRows int, n int)
 
-// AddRowsx2 adds e[i*eStride+r]*v[r*vStride+d] to dst[i*dstStride+d], for n queries, r < nRows in order, 16*n columns d.
+// AddRowsx2 adds e[i*eStride+r]*v[r*vStride+d] to dst[i*dstStride+d], for its queries i, r < nRows in order, 16*n columns d.
 //
 //go:noescape
 func AddRowsx2(dst *float32, dstStride int, e *float32, eStride int, v *uint16, vStride int, nRows int, n int)
 
-// AddRowsx3 adds e[i*eStride+r]*v[r*vStride+d] to dst[i*dstStride+d], for n queries, r < nRows in order, 16*n columns d.
+// AddRowsx3 adds e[i*eStride+r]*v[r*vStride+d] to dst[i*dstStride+d], for its queries i, r < nRows in order, 16*n columns d.
 //
 //go:noescape
 func AddRowsx3(dst *float32, dstStride int, e *float32, eStride int, v *uint16, vStride int, nRows int, n int)
 
-// AddRowsx4 adds e[i*eStride+r]*v[r*vStride+d] to dst[i*dstStride+d], for n queries, r < nRows in order, 16*n columns d.
+// AddRowsx4 adds e[i*eStride+r]*v[r*vStride+d] to dst[i*dstStride+d], for its queries i, r < nRows in order, 16*n columns d.
 //
 //go:noescape
 func AddRowsx4(dst *float32, dstStride int, e *float32, eStride int, v *uint16, vStride int, nRows int, n int)
 
-// AddRowsx5 adds e[i*eStride+r]*v[r*vStride+d] to dst[i*dstStride+d], for n queries, r < nRows in order, 16*n columns d.
+// AddRowsx5 adds e[i*eStride+r]*v[r*vStride+d] to dst[i*dstStride+d], for its queries i, r < nRows in order, 16*n columns d.
 //
 //go:noescape
 func AddRowsx5(dst *float32, dstStride int, e *float32, eStride int, v *uint16, vStride int, nRows int, n int)
 
-// AddRowsx6 adds e[i*eStride+r]*v[r*vStride+d] to dst[i*dstStride+d], for n queries, r < nRows in order, 16*n columns d.
+// AddRowsx6 adds e[i*eStride+r]*v[r*vStride+d] to dst[i*dstStride+d], for its queries i, r < nRows in order, 16*n columns d.
 //
 //go:noescape
 func AddRowsx6(dst *float32, dstStride int, e *float32, eStride int, v *uint16, vStride int, nRows int, n int)
+
+// ScoreF32x1 sets dst[i*dstStride+16*b+lane], for its queries i and nBlocks blocks, to the sum over d of q[16*d+i]*key.
+//
+//go:noescape
+func ScoreF32x1(dst *float32, dstStride int, q *float32, k *float32, blocks *int32, nBlocks int, blockStride int, dim int)
+
+// ScoreF32x2 sets dst[i*dstStride+16*b+lane], for its queries i and nBlocks blocks, to the sum over d of q[16*d+i]*key.
+//
+//go:noescape
+func ScoreF32x2(dst *float32, dstStride int, q *float32, k *float32, blocks *int32, nBlocks int, blockStride int, dim int)
+
+// ScoreF32x3 sets dst[i*dstStride+16*b+lane], for its queries i and nBlocks blocks, to the sum over d of q[16*d+i]*key.
+//
+//go:noescape
+func ScoreF32x3(dst *float32, dstStride int, q *float32, k *float32, blocks *int32, nBlocks int, blockStride int, dim int)
+
+// ScoreF32x4 sets dst[i*dstStride+16*b+lane], for its queries i and nBlocks blocks, to the sum over d of q[16*d+i]*key.
+//
+//go:noescape
+func ScoreF32x4(dst *float32, dstStride int, q *float32, k *float32, blocks *int32, nBlocks int, blockStride int, dim int)
+
+// ScoreF32x5 sets dst[i*dstStride+16*b+lane], for its queries i and nBlocks blocks, to the sum over d of q[16*d+i]*key.
+//
+//go:noescape
+func ScoreF32x5(dst *float32, dstStride int, q *float32, k *float32, blocks *int32, nBlocks int, blockStride int, dim int)
+
+// ScoreF32x6 sets dst[i*dstStride+16*b+lane], for its queries i and nBlocks blocks, to the sum over d of q[16*d+i]*key.
+//
+//go:noescape
+func ScoreF32x6(dst *float32, dstStride int, q *float32, k *float32, blocks *int32, nBlocks int, blockStride int, dim int)
+
+// AddRowsF32x1 adds e[i*eStride+r]*v[r*vStride+d] to dst[i*dstStride+d], for its queries i, r < nRows in order, 16*n columns d.
+//
+//go:noescape
+func AddRowsF32x1(dst *float32, dstStride int, e *float32, eStride int, v *float32, vStride int, nRows int, n int)
+
+// AddRowsF32x2 adds e[i*eStride+r]*v[r*vStride+d] to dst[i*dstStride+d], for its queries i, r < nRows in order, 16*n columns d.
+//
+//go:noescape
+func AddRowsF32x2(dst *float32, dstStride int, e *float32, eStride int, v *float32, vStride int, nRows int, n int)
+
+// AddRowsF32x3 adds e[i*eStride+r]*v[r*vStride+d] to dst[i*dstStride+d], for its queries i, r < nRows in order, 16*n columns d.
+//
+//go:noescape
+func AddRowsF32x3(dst *float32, dstStride int, e *float32, eStride int, v *float32, vStride int, nRows int, n int)
+
+// AddRowsF32x4 adds e[i*eStride+r]*v[r*vStride+d] to dst[i*dstStride+d], for its queries i, r < nRows in order, 16*n columns d.
+//
+//go:noescape
+func AddRowsF32x4(dst *float32, dstStride int, e *float32, eStride int, v *float32, vStride int, nRows int, n int)
+
+// AddRowsF32x5 adds e[i*eStride+r]*v[r*vStride+d] to dst[i*dstStride+d], for its queries i, r < nRows in order, 16*n columns d.
+//
+//go:noescape
+func AddRowsF32x5(dst *float32, dstStride int, e *float32, eStride int, v *float32, vStride int, nRows int, n int)
+
+// AddRowsF32x6 adds e[i*eStride+r]*v[r*vStride+d] to dst[i*dstStride+d], for its queries i, r < nRows in order, 16*n columns d.
+//
+//go:noescape
+func AddRowsF32x6(dst *float32, dstStride int, e *float32, eStride int, v *float32, vStride int, nRows int, n int)
+
+// DecodeKeys8 decodes a block of 8-bit keys, (dim, 16), whose scales are (dim/32, 16) float16.
+//
+//go:noescape
+func DecodeKeys8(dst *float32, codes *int8, scales *uint16, dim int)
+
+// DecodeValues8 decodes a block of 8-bit values, (16, dim), whose scales are (dim/32, 16) float16; dim is a multiple of 16.
+//
+//go:noescape
+func DecodeValues8(dst *float32, codes *int8, scales *uint16, dim int)

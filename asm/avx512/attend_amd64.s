@@ -1223,3 +1223,1301 @@ rows:
 done:
 	VZEROUPPER
 	RET
+
+// func ScoreF32x1(dst *float32, dstStride int, q *float32, k *float32, blocks *int32, nBlocks int, blockStride int, dim int)
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·ScoreF32x1(SB), NOSPLIT, $0-64
+	MOVQ  dst+0(FP), AX
+	MOVQ  dstStride+8(FP), CX
+	MOVQ  q+16(FP), DX
+	MOVQ  k+24(FP), BX
+	MOVQ  blocks+32(FP), SI
+	MOVQ  nBlocks+40(FP), DI
+	MOVQ  blockStride+48(FP), R8
+	MOVQ  dim+56(FP), R9
+	SHLQ  $0x02, CX
+	SHLQ  $0x02, R8
+	SHLQ  $0x05, R9
+	TESTQ R9, R9
+	JE    done
+
+blocks4:
+	CMPQ    DI, $0x04
+	JL      blocks2
+	MOVLQSX (SI), R10
+	IMULQ   R8, R10
+	ADDQ    BX, R10
+	MOVLQSX 4(SI), R11
+	IMULQ   R8, R11
+	ADDQ    BX, R11
+	MOVLQSX 8(SI), R12
+	IMULQ   R8, R12
+	ADDQ    BX, R12
+	MOVLQSX 12(SI), R13
+	IMULQ   R8, R13
+	ADDQ    BX, R13
+	VXORPS  Z0, Z0, Z0
+	VXORPS  Z1, Z1, Z1
+	VXORPS  Z2, Z2, Z2
+	VXORPS  Z3, Z3, Z3
+	XORQ    CX, CX
+
+dim4:
+	VMOVUPS     (R10)(CX*2), Z4
+	VMOVUPS     (R11)(CX*2), Z5
+	VMOVUPS     (R12)(CX*2), Z6
+	VMOVUPS     (R13)(CX*2), Z7
+	VMULPS.BCST (DX)(CX*2), Z4, Z4
+	VADDPS      Z4, Z0, Z0
+	VMULPS.BCST (DX)(CX*2), Z5, Z4
+	VADDPS      Z4, Z1, Z1
+	VMULPS.BCST (DX)(CX*2), Z6, Z4
+	VADDPS      Z4, Z2, Z2
+	VMULPS.BCST (DX)(CX*2), Z7, Z4
+	VADDPS      Z4, Z3, Z3
+	ADDQ        $0x20, CX
+	CMPQ        CX, R9
+	JNE         dim4
+	MOVQ        AX, CX
+	VMOVUPS     Z0, (CX)
+	VMOVUPS     Z1, 64(CX)
+	VMOVUPS     Z2, 128(CX)
+	VMOVUPS     Z3, 192(CX)
+	ADDQ        $0x10, SI
+	ADDQ        $+256, AX
+	SUBQ        $0x04, DI
+	JMP         blocks4
+
+blocks2:
+	CMPQ    DI, $0x02
+	JL      blocks1
+	MOVLQSX (SI), R10
+	IMULQ   R8, R10
+	ADDQ    BX, R10
+	MOVLQSX 4(SI), R11
+	IMULQ   R8, R11
+	ADDQ    BX, R11
+	VXORPS  Z0, Z0, Z0
+	VXORPS  Z1, Z1, Z1
+	XORQ    CX, CX
+
+dim2:
+	VMOVUPS     (R10)(CX*2), Z4
+	VMOVUPS     (R11)(CX*2), Z5
+	VMULPS.BCST (DX)(CX*2), Z4, Z4
+	VADDPS      Z4, Z0, Z0
+	VMULPS.BCST (DX)(CX*2), Z5, Z4
+	VADDPS      Z4, Z1, Z1
+	ADDQ        $0x20, CX
+	CMPQ        CX, R9
+	JNE         dim2
+	MOVQ        AX, CX
+	VMOVUPS     Z0, (CX)
+	VMOVUPS     Z1, 64(CX)
+	ADDQ        $0x08, SI
+	ADDQ        $+128, AX
+	SUBQ        $0x02, DI
+	JMP         blocks2
+
+blocks1:
+	CMPQ    DI, $0x01
+	JL      done
+	MOVLQSX (SI), R10
+	IMULQ   R8, R10
+	ADDQ    BX, R10
+	VXORPS  Z0, Z0, Z0
+	XORQ    CX, CX
+
+dim1:
+	VMOVUPS     (R10)(CX*2), Z4
+	VMULPS.BCST (DX)(CX*2), Z4, Z4
+	VADDPS      Z4, Z0, Z0
+	ADDQ        $0x20, CX
+	CMPQ        CX, R9
+	JNE         dim1
+	MOVQ        AX, CX
+	VMOVUPS     Z0, (CX)
+	ADDQ        $0x04, SI
+	ADDQ        $+64, AX
+	SUBQ        $0x01, DI
+	JMP         blocks1
+
+done:
+	VZEROUPPER
+	RET
+
+// func ScoreF32x2(dst *float32, dstStride int, q *float32, k *float32, blocks *int32, nBlocks int, blockStride int, dim int)
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·ScoreF32x2(SB), NOSPLIT, $0-64
+	MOVQ  dst+0(FP), AX
+	MOVQ  dstStride+8(FP), CX
+	MOVQ  q+16(FP), DX
+	MOVQ  k+24(FP), BX
+	MOVQ  blocks+32(FP), SI
+	MOVQ  nBlocks+40(FP), DI
+	MOVQ  blockStride+48(FP), R8
+	MOVQ  dim+56(FP), R9
+	SHLQ  $0x02, CX
+	SHLQ  $0x02, R8
+	SHLQ  $0x05, R9
+	TESTQ R9, R9
+	JE    done
+
+blocks2:
+	CMPQ    DI, $0x02
+	JL      blocks1
+	MOVLQSX (SI), R11
+	IMULQ   R8, R11
+	ADDQ    BX, R11
+	MOVLQSX 4(SI), R12
+	IMULQ   R8, R12
+	ADDQ    BX, R12
+	VXORPS  Z0, Z0, Z0
+	VXORPS  Z1, Z1, Z1
+	VXORPS  Z2, Z2, Z2
+	VXORPS  Z3, Z3, Z3
+	XORQ    R10, R10
+
+dim2:
+	VMOVUPS     (R11)(R10*2), Z4
+	VMOVUPS     (R12)(R10*2), Z5
+	VMULPS.BCST (DX)(R10*2), Z4, Z6
+	VADDPS      Z6, Z0, Z0
+	VMULPS.BCST (DX)(R10*2), Z5, Z6
+	VADDPS      Z6, Z1, Z1
+	VMULPS.BCST 4(DX)(R10*2), Z4, Z6
+	VADDPS      Z6, Z2, Z2
+	VMULPS.BCST 4(DX)(R10*2), Z5, Z6
+	VADDPS      Z6, Z3, Z3
+	ADDQ        $0x20, R10
+	CMPQ        R10, R9
+	JNE         dim2
+	MOVQ        AX, R10
+	VMOVUPS     Z0, (R10)
+	VMOVUPS     Z1, 64(R10)
+	ADDQ        CX, R10
+	VMOVUPS     Z2, (R10)
+	VMOVUPS     Z3, 64(R10)
+	ADDQ        $0x08, SI
+	ADDQ        $+128, AX
+	SUBQ        $0x02, DI
+	JMP         blocks2
+
+blocks1:
+	CMPQ    DI, $0x01
+	JL      done
+	MOVLQSX (SI), R11
+	IMULQ   R8, R11
+	ADDQ    BX, R11
+	VXORPS  Z0, Z0, Z0
+	VXORPS  Z1, Z1, Z1
+	XORQ    R10, R10
+
+dim1:
+	VMOVUPS     (R11)(R10*2), Z4
+	VMULPS.BCST (DX)(R10*2), Z4, Z6
+	VADDPS      Z6, Z0, Z0
+	VMULPS.BCST 4(DX)(R10*2), Z4, Z6
+	VADDPS      Z6, Z1, Z1
+	ADDQ        $0x20, R10
+	CMPQ        R10, R9
+	JNE         dim1
+	MOVQ        AX, R10
+	VMOVUPS     Z0, (R10)
+	ADDQ        CX, R10
+	VMOVUPS     Z1, (R10)
+	ADDQ        $0x04, SI
+	ADDQ        $+64, AX
+	SUBQ        $0x01, DI
+	JMP         blocks1
+
+done:
+	VZEROUPPER
+	RET
+
+// func ScoreF32x3(dst *float32, dstStride int, q *float32, k *float32, blocks *int32, nBlocks int, blockStride int, dim int)
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·ScoreF32x3(SB), NOSPLIT, $0-64
+	MOVQ  dst+0(FP), AX
+	MOVQ  dstStride+8(FP), CX
+	MOVQ  q+16(FP), DX
+	MOVQ  k+24(FP), BX
+	MOVQ  blocks+32(FP), SI
+	MOVQ  nBlocks+40(FP), DI
+	MOVQ  blockStride+48(FP), R8
+	MOVQ  dim+56(FP), R9
+	SHLQ  $0x02, CX
+	SHLQ  $0x02, R8
+	SHLQ  $0x05, R9
+	TESTQ R9, R9
+	JE    done
+
+blocks2:
+	CMPQ    DI, $0x02
+	JL      blocks1
+	MOVLQSX (SI), R11
+	IMULQ   R8, R11
+	ADDQ    BX, R11
+	MOVLQSX 4(SI), R12
+	IMULQ   R8, R12
+	ADDQ    BX, R12
+	VXORPS  Z0, Z0, Z0
+	VXORPS  Z1, Z1, Z1
+	VXORPS  Z2, Z2, Z2
+	VXORPS  Z3, Z3, Z3
+	VXORPS  Z4, Z4, Z4
+	VXORPS  Z5, Z5, Z5
+	XORQ    R10, R10
+
+dim2:
+	VMOVUPS     (R11)(R10*2), Z6
+	VMOVUPS     (R12)(R10*2), Z7
+	VMULPS.BCST (DX)(R10*2), Z6, Z8
+	VADDPS      Z8, Z0, Z0
+	VMULPS.BCST (DX)(R10*2), Z7, Z8
+	VADDPS      Z8, Z1, Z1
+	VMULPS.BCST 4(DX)(R10*2), Z6, Z8
+	VADDPS      Z8, Z2, Z2
+	VMULPS.BCST 4(DX)(R10*2), Z7, Z8
+	VADDPS      Z8, Z3, Z3
+	VMULPS.BCST 8(DX)(R10*2), Z6, Z8
+	VADDPS      Z8, Z4, Z4
+	VMULPS.BCST 8(DX)(R10*2), Z7, Z8
+	VADDPS      Z8, Z5, Z5
+	ADDQ        $0x20, R10
+	CMPQ        R10, R9
+	JNE         dim2
+	MOVQ        AX, R10
+	VMOVUPS     Z0, (R10)
+	VMOVUPS     Z1, 64(R10)
+	ADDQ        CX, R10
+	VMOVUPS     Z2, (R10)
+	VMOVUPS     Z3, 64(R10)
+	ADDQ        CX, R10
+	VMOVUPS     Z4, (R10)
+	VMOVUPS     Z5, 64(R10)
+	ADDQ        $0x08, SI
+	ADDQ        $+128, AX
+	SUBQ        $0x02, DI
+	JMP         blocks2
+
+blocks1:
+	CMPQ    DI, $0x01
+	JL      done
+	MOVLQSX (SI), R11
+	IMULQ   R8, R11
+	ADDQ    BX, R11
+	VXORPS  Z0, Z0, Z0
+	VXORPS  Z1, Z1, Z1
+	VXORPS  Z2, Z2, Z2
+	XORQ    R10, R10
+
+dim1:
+	VMOVUPS     (R11)(R10*2), Z6
+	VMULPS.BCST (DX)(R10*2), Z6, Z8
+	VADDPS      Z8, Z0, Z0
+	VMULPS.BCST 4(DX)(R10*2), Z6, Z8
+	VADDPS      Z8, Z1, Z1
+	VMULPS.BCST 8(DX)(R10*2), Z6, Z8
+	VADDPS      Z8, Z2, Z2
+	ADDQ        $0x20, R10
+	CMPQ        R10, R9
+	JNE         dim1
+	MOVQ        AX, R10
+	VMOVUPS     Z0, (R10)
+	ADDQ        CX, R10
+	VMOVUPS     Z1, (R10)
+	ADDQ        CX, R10
+	VMOVUPS     Z2, (R10)
+	ADDQ        $0x04, SI
+	ADDQ        $+64, AX
+	SUBQ        $0x01, DI
+	JMP         blocks1
+
+done:
+	VZEROUPPER
+	RET
+
+// func ScoreF32x4(dst *float32, dstStride int, q *float32, k *float32, blocks *int32, nBlocks int, blockStride int, dim int)
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·ScoreF32x4(SB), NOSPLIT, $0-64
+	MOVQ  dst+0(FP), AX
+	MOVQ  dstStride+8(FP), CX
+	MOVQ  q+16(FP), DX
+	MOVQ  k+24(FP), BX
+	MOVQ  blocks+32(FP), SI
+	MOVQ  nBlocks+40(FP), DI
+	MOVQ  blockStride+48(FP), R8
+	MOVQ  dim+56(FP), R9
+	SHLQ  $0x02, CX
+	SHLQ  $0x02, R8
+	SHLQ  $0x05, R9
+	TESTQ R9, R9
+	JE    done
+
+blocks2:
+	CMPQ    DI, $0x02
+	JL      blocks1
+	MOVLQSX (SI), R11
+	IMULQ   R8, R11
+	ADDQ    BX, R11
+	MOVLQSX 4(SI), R12
+	IMULQ   R8, R12
+	ADDQ    BX, R12
+	VXORPS  Z0, Z0, Z0
+	VXORPS  Z1, Z1, Z1
+	VXORPS  Z2, Z2, Z2
+	VXORPS  Z3, Z3, Z3
+	VXORPS  Z4, Z4, Z4
+	VXORPS  Z5, Z5, Z5
+	VXORPS  Z6, Z6, Z6
+	VXORPS  Z7, Z7, Z7
+	XORQ    R10, R10
+
+dim2:
+	VMOVUPS     (R11)(R10*2), Z8
+	VMOVUPS     (R12)(R10*2), Z9
+	VMULPS.BCST (DX)(R10*2), Z8, Z10
+	VADDPS      Z10, Z0, Z0
+	VMULPS.BCST (DX)(R10*2), Z9, Z10
+	VADDPS      Z10, Z1, Z1
+	VMULPS.BCST 4(DX)(R10*2), Z8, Z10
+	VADDPS      Z10, Z2, Z2
+	VMULPS.BCST 4(DX)(R10*2), Z9, Z10
+	VADDPS      Z10, Z3, Z3
+	VMULPS.BCST 8(DX)(R10*2), Z8, Z10
+	VADDPS      Z10, Z4, Z4
+	VMULPS.BCST 8(DX)(R10*2), Z9, Z10
+	VADDPS      Z10, Z5, Z5
+	VMULPS.BCST 12(DX)(R10*2), Z8, Z10
+	VADDPS      Z10, Z6, Z6
+	VMULPS.BCST 12(DX)(R10*2), Z9, Z10
+	VADDPS      Z10, Z7, Z7
+	ADDQ        $0x20, R10
+	CMPQ        R10, R9
+	JNE         dim2
+	MOVQ        AX, R10
+	VMOVUPS     Z0, (R10)
+	VMOVUPS     Z1, 64(R10)
+	ADDQ        CX, R10
+	VMOVUPS     Z2, (R10)
+	VMOVUPS     Z3, 64(R10)
+	ADDQ        CX, R10
+	VMOVUPS     Z4, (R10)
+	VMOVUPS     Z5, 64(R10)
+	ADDQ        CX, R10
+	VMOVUPS     Z6, (R10)
+	VMOVUPS     Z7, 64(R10)
+	ADDQ        $0x08, SI
+	ADDQ        $+128, AX
+	SUBQ        $0x02, DI
+	JMP         blocks2
+
+blocks1:
+	CMPQ    DI, $0x01
+	JL      done
+	MOVLQSX (SI), R11
+	IMULQ   R8, R11
+	ADDQ    BX, R11
+	VXORPS  Z0, Z0, Z0
+	VXORPS  Z1, Z1, Z1
+	VXORPS  Z2, Z2, Z2
+	VXORPS  Z3, Z3, Z3
+	XORQ    R10, R10
+
+dim1:
+	VMOVUPS     (R11)(R10*2), Z8
+	VMULPS.BCST (DX)(R10*2), Z8, Z10
+	VADDPS      Z10, Z0, Z0
+	VMULPS.BCST 4(DX)(R10*2), Z8, Z10
+	VADDPS      Z10, Z1, Z1
+	VMULPS.BCST 8(DX)(R10*2), Z8, Z10
+	VADDPS      Z10, Z2, Z2
+	VMULPS.BCST 12(DX)(R10*2), Z8, Z10
+	VADDPS      Z10, Z3, Z3
+	ADDQ        $0x20, R10
+	CMPQ        R10, R9
+	JNE         dim1
+	MOVQ        AX, R10
+	VMOVUPS     Z0, (R10)
+	ADDQ        CX, R10
+	VMOVUPS     Z1, (R10)
+	ADDQ        CX, R10
+	VMOVUPS     Z2, (R10)
+	ADDQ        CX, R10
+	VMOVUPS     Z3, (R10)
+	ADDQ        $0x04, SI
+	ADDQ        $+64, AX
+	SUBQ        $0x01, DI
+	JMP         blocks1
+
+done:
+	VZEROUPPER
+	RET
+
+// func ScoreF32x5(dst *float32, dstStride int, q *float32, k *float32, blocks *int32, nBlocks int, blockStride int, dim int)
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·ScoreF32x5(SB), NOSPLIT, $0-64
+	MOVQ  dst+0(FP), AX
+	MOVQ  dstStride+8(FP), CX
+	MOVQ  q+16(FP), DX
+	MOVQ  k+24(FP), BX
+	MOVQ  blocks+32(FP), SI
+	MOVQ  nBlocks+40(FP), DI
+	MOVQ  blockStride+48(FP), R8
+	MOVQ  dim+56(FP), R9
+	SHLQ  $0x02, CX
+	SHLQ  $0x02, R8
+	SHLQ  $0x05, R9
+	TESTQ R9, R9
+	JE    done
+
+blocks1:
+	CMPQ    DI, $0x01
+	JL      done
+	MOVLQSX (SI), R11
+	IMULQ   R8, R11
+	ADDQ    BX, R11
+	VXORPS  Z0, Z0, Z0
+	VXORPS  Z1, Z1, Z1
+	VXORPS  Z2, Z2, Z2
+	VXORPS  Z3, Z3, Z3
+	VXORPS  Z4, Z4, Z4
+	XORQ    R10, R10
+
+dim1:
+	VMOVUPS     (R11)(R10*2), Z5
+	VMULPS.BCST (DX)(R10*2), Z5, Z6
+	VADDPS      Z6, Z0, Z0
+	VMULPS.BCST 4(DX)(R10*2), Z5, Z6
+	VADDPS      Z6, Z1, Z1
+	VMULPS.BCST 8(DX)(R10*2), Z5, Z6
+	VADDPS      Z6, Z2, Z2
+	VMULPS.BCST 12(DX)(R10*2), Z5, Z6
+	VADDPS      Z6, Z3, Z3
+	VMULPS.BCST 16(DX)(R10*2), Z5, Z6
+	VADDPS      Z6, Z4, Z4
+	ADDQ        $0x20, R10
+	CMPQ        R10, R9
+	JNE         dim1
+	MOVQ        AX, R10
+	VMOVUPS     Z0, (R10)
+	ADDQ        CX, R10
+	VMOVUPS     Z1, (R10)
+	ADDQ        CX, R10
+	VMOVUPS     Z2, (R10)
+	ADDQ        CX, R10
+	VMOVUPS     Z3, (R10)
+	ADDQ        CX, R10
+	VMOVUPS     Z4, (R10)
+	ADDQ        $0x04, SI
+	ADDQ        $+64, AX
+	SUBQ        $0x01, DI
+	JMP         blocks1
+
+done:
+	VZEROUPPER
+	RET
+
+// func ScoreF32x6(dst *float32, dstStride int, q *float32, k *float32, blocks *int32, nBlocks int, blockStride int, dim int)
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·ScoreF32x6(SB), NOSPLIT, $0-64
+	MOVQ  dst+0(FP), AX
+	MOVQ  dstStride+8(FP), CX
+	MOVQ  q+16(FP), DX
+	MOVQ  k+24(FP), BX
+	MOVQ  blocks+32(FP), SI
+	MOVQ  nBlocks+40(FP), DI
+	MOVQ  blockStride+48(FP), R8
+	MOVQ  dim+56(FP), R9
+	SHLQ  $0x02, CX
+	SHLQ  $0x02, R8
+	SHLQ  $0x05, R9
+	TESTQ R9, R9
+	JE    done
+
+blocks1:
+	CMPQ    DI, $0x01
+	JL      done
+	MOVLQSX (SI), R11
+	IMULQ   R8, R11
+	ADDQ    BX, R11
+	VXORPS  Z0, Z0, Z0
+	VXORPS  Z1, Z1, Z1
+	VXORPS  Z2, Z2, Z2
+	VXORPS  Z3, Z3, Z3
+	VXORPS  Z4, Z4, Z4
+	VXORPS  Z5, Z5, Z5
+	XORQ    R10, R10
+
+dim1:
+	VMOVUPS     (R11)(R10*2), Z6
+	VMULPS.BCST (DX)(R10*2), Z6, Z7
+	VADDPS      Z7, Z0, Z0
+	VMULPS.BCST 4(DX)(R10*2), Z6, Z7
+	VADDPS      Z7, Z1, Z1
+	VMULPS.BCST 8(DX)(R10*2), Z6, Z7
+	VADDPS      Z7, Z2, Z2
+	VMULPS.BCST 12(DX)(R10*2), Z6, Z7
+	VADDPS      Z7, Z3, Z3
+	VMULPS.BCST 16(DX)(R10*2), Z6, Z7
+	VADDPS      Z7, Z4, Z4
+	VMULPS.BCST 20(DX)(R10*2), Z6, Z7
+	VADDPS      Z7, Z5, Z5
+	ADDQ        $0x20, R10
+	CMPQ        R10, R9
+	JNE         dim1
+	MOVQ        AX, R10
+	VMOVUPS     Z0, (R10)
+	ADDQ        CX, R10
+	VMOVUPS     Z1, (R10)
+	ADDQ        CX, R10
+	VMOVUPS     Z2, (R10)
+	ADDQ        CX, R10
+	VMOVUPS     Z3, (R10)
+	ADDQ        CX, R10
+	VMOVUPS     Z4, (R10)
+	ADDQ        CX, R10
+	VMOVUPS     Z5, (R10)
+	ADDQ        $0x04, SI
+	ADDQ        $+64, AX
+	SUBQ        $0x01, DI
+	JMP         blocks1
+
+done:
+	VZEROUPPER
+	RET
+
+// func ScoreF32x7(dst *float32, dstStride int, q *float32, k *float32, blocks *int32, nBlocks int, blockStride int, dim int)
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·ScoreF32x7(SB), NOSPLIT, $0-64
+	MOVQ  dst+0(FP), AX
+	MOVQ  dstStride+8(FP), CX
+	MOVQ  q+16(FP), DX
+	MOVQ  k+24(FP), BX
+	MOVQ  blocks+32(FP), SI
+	MOVQ  nBlocks+40(FP), DI
+	MOVQ  blockStride+48(FP), R8
+	MOVQ  dim+56(FP), R9
+	SHLQ  $0x02, CX
+	SHLQ  $0x02, R8
+	SHLQ  $0x05, R9
+	TESTQ R9, R9
+	JE    done
+
+blocks1:
+	CMPQ    DI, $0x01
+	JL      done
+	MOVLQSX (SI), R11
+	IMULQ   R8, R11
+	ADDQ    BX, R11
+	VXORPS  Z0, Z0, Z0
+	VXORPS  Z1, Z1, Z1
+	VXORPS  Z2, Z2, Z2
+	VXORPS  Z3, Z3, Z3
+	VXORPS  Z4, Z4, Z4
+	VXORPS  Z5, Z5, Z5
+	VXORPS  Z6, Z6, Z6
+	XORQ    R10, R10
+
+dim1:
+	VMOVUPS     (R11)(R10*2), Z7
+	VMULPS.BCST (DX)(R10*2), Z7, Z8
+	VADDPS      Z8, Z0, Z0
+	VMULPS.BCST 4(DX)(R10*2), Z7, Z8
+	VADDPS      Z8, Z1, Z1
+	VMULPS.BCST 8(DX)(R10*2), Z7, Z8
+	VADDPS      Z8, Z2, Z2
+	VMULPS.BCST 12(DX)(R10*2), Z7, Z8
+	VADDPS      Z8, Z3, Z3
+	VMULPS.BCST 16(DX)(R10*2), Z7, Z8
+	VADDPS      Z8, Z4, Z4
+	VMULPS.BCST 20(DX)(R10*2), Z7, Z8
+	VADDPS      Z8, Z5, Z5
+	VMULPS.BCST 24(DX)(R10*2), Z7, Z8
+	VADDPS      Z8, Z6, Z6
+	ADDQ        $0x20, R10
+	CMPQ        R10, R9
+	JNE         dim1
+	MOVQ        AX, R10
+	VMOVUPS     Z0, (R10)
+	ADDQ        CX, R10
+	VMOVUPS     Z1, (R10)
+	ADDQ        CX, R10
+	VMOVUPS     Z2, (R10)
+	ADDQ        CX, R10
+	VMOVUPS     Z3, (R10)
+	ADDQ        CX, R10
+	VMOVUPS     Z4, (R10)
+	ADDQ        CX, R10
+	VMOVUPS     Z5, (R10)
+	ADDQ        CX, R10
+	VMOVUPS     Z6, (R10)
+	ADDQ        $0x04, SI
+	ADDQ        $+64, AX
+	SUBQ        $0x01, DI
+	JMP         blocks1
+
+done:
+	VZEROUPPER
+	RET
+
+// func ScoreF32x8(dst *float32, dstStride int, q *float32, k *float32, blocks *int32, nBlocks int, blockStride int, dim int)
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·ScoreF32x8(SB), NOSPLIT, $0-64
+	MOVQ  dst+0(FP), AX
+	MOVQ  dstStride+8(FP), CX
+	MOVQ  q+16(FP), DX
+	MOVQ  k+24(FP), BX
+	MOVQ  blocks+32(FP), SI
+	MOVQ  nBlocks+40(FP), DI
+	MOVQ  blockStride+48(FP), R8
+	MOVQ  dim+56(FP), R9
+	SHLQ  $0x02, CX
+	SHLQ  $0x02, R8
+	SHLQ  $0x05, R9
+	TESTQ R9, R9
+	JE    done
+
+blocks1:
+	CMPQ    DI, $0x01
+	JL      done
+	MOVLQSX (SI), R11
+	IMULQ   R8, R11
+	ADDQ    BX, R11
+	VXORPS  Z0, Z0, Z0
+	VXORPS  Z1, Z1, Z1
+	VXORPS  Z2, Z2, Z2
+	VXORPS  Z3, Z3, Z3
+	VXORPS  Z4, Z4, Z4
+	VXORPS  Z5, Z5, Z5
+	VXORPS  Z6, Z6, Z6
+	VXORPS  Z7, Z7, Z7
+	XORQ    R10, R10
+
+dim1:
+	VMOVUPS     (R11)(R10*2), Z8
+	VMULPS.BCST (DX)(R10*2), Z8, Z9
+	VADDPS      Z9, Z0, Z0
+	VMULPS.BCST 4(DX)(R10*2), Z8, Z9
+	VADDPS      Z9, Z1, Z1
+	VMULPS.BCST 8(DX)(R10*2), Z8, Z9
+	VADDPS      Z9, Z2, Z2
+	VMULPS.BCST 12(DX)(R10*2), Z8, Z9
+	VADDPS      Z9, Z3, Z3
+	VMULPS.BCST 16(DX)(R10*2), Z8, Z9
+	VADDPS      Z9, Z4, Z4
+	VMULPS.BCST 20(DX)(R10*2), Z8, Z9
+	VADDPS      Z9, Z5, Z5
+	VMULPS.BCST 24(DX)(R10*2), Z8, Z9
+	VADDPS      Z9, Z6, Z6
+	VMULPS.BCST 28(DX)(R10*2), Z8, Z9
+	VADDPS      Z9, Z7, Z7
+	ADDQ        $0x20, R10
+	CMPQ        R10, R9
+	JNE         dim1
+	MOVQ        AX, R10
+	VMOVUPS     Z0, (R10)
+	ADDQ        CX, R10
+	VMOVUPS     Z1, (R10)
+	ADDQ        CX, R10
+	VMOVUPS     Z2, (R10)
+	ADDQ        CX, R10
+	VMOVUPS     Z3, (R10)
+	ADDQ        CX, R10
+	VMOVUPS     Z4, (R10)
+	ADDQ        CX, R10
+	VMOVUPS     Z5, (R10)
+	ADDQ        CX, R10
+	VMOVUPS     Z6, (R10)
+	ADDQ        CX, R10
+	VMOVUPS     Z7, (R10)
+	ADDQ        $0x04, SI
+	ADDQ        $+64, AX
+	SUBQ        $0x01, DI
+	JMP         blocks1
+
+done:
+	VZEROUPPER
+	RET
+
+// func AddRowsF32x1(dst *float32, dstStride int, e *float32, eStride int, v *float32, vStride int, nRows int, n int)
+// Requires: AVX, AVX512F
+TEXT ·AddRowsF32x1(SB), NOSPLIT, $0-64
+	MOVQ dst+0(FP), AX
+	MOVQ dstStride+8(FP), CX
+	MOVQ eStride+24(FP), DX
+	SHLQ $0x02, CX
+	SHLQ $0x02, DX
+	MOVQ vStride+40(FP), CX
+	SHLQ $0x02, CX
+	CMPQ n+56(FP), $0x00
+	JE   done
+	CMPQ nRows+48(FP), $0x00
+	JE   done
+
+columns:
+	MOVQ    AX, DX
+	VMOVUPS (DX), Z0
+	MOVQ    e+16(FP), SI
+	MOVQ    nRows+48(FP), BX
+	MOVQ    v+32(FP), DX
+
+rows:
+	VMOVUPS     (DX), Z1
+	VMULPS.BCST (SI), Z1, Z1
+	VADDPS      Z1, Z0, Z0
+	ADDQ        $0x04, SI
+	ADDQ        CX, DX
+	DECQ        BX
+	JNE         rows
+	MOVQ        AX, DX
+	VMOVUPS     Z0, (DX)
+	ADDQ        $0x40, AX
+	ADDQ        $0x40, v+32(FP)
+	DECQ        n+56(FP)
+	JNE         columns
+
+done:
+	VZEROUPPER
+	RET
+
+// func AddRowsF32x2(dst *float32, dstStride int, e *float32, eStride int, v *float32, vStride int, nRows int, n int)
+// Requires: AVX, AVX512F
+TEXT ·AddRowsF32x2(SB), NOSPLIT, $0-64
+	MOVQ dst+0(FP), AX
+	MOVQ dstStride+8(FP), CX
+	MOVQ eStride+24(FP), DX
+	SHLQ $0x02, CX
+	SHLQ $0x02, DX
+	MOVQ vStride+40(FP), BX
+	SHLQ $0x02, BX
+	CMPQ n+56(FP), $0x00
+	JE   done
+	CMPQ nRows+48(FP), $0x00
+	JE   done
+
+columns:
+	MOVQ    AX, SI
+	VMOVUPS (SI), Z0
+	ADDQ    CX, SI
+	VMOVUPS (SI), Z1
+	MOVQ    e+16(FP), R8
+	MOVQ    nRows+48(FP), DI
+	MOVQ    v+32(FP), SI
+
+rows:
+	VMOVUPS     (SI), Z2
+	VMULPS.BCST (R8), Z2, Z3
+	VADDPS      Z3, Z0, Z0
+	VMULPS.BCST (R8)(DX*1), Z2, Z3
+	VADDPS      Z3, Z1, Z1
+	ADDQ        $0x04, R8
+	ADDQ        BX, SI
+	DECQ        DI
+	JNE         rows
+	MOVQ        AX, SI
+	VMOVUPS     Z0, (SI)
+	ADDQ        CX, SI
+	VMOVUPS     Z1, (SI)
+	ADDQ        $0x40, AX
+	ADDQ        $0x40, v+32(FP)
+	DECQ        n+56(FP)
+	JNE         columns
+
+done:
+	VZEROUPPER
+	RET
+
+// func AddRowsF32x3(dst *float32, dstStride int, e *float32, eStride int, v *float32, vStride int, nRows int, n int)
+// Requires: AVX, AVX512F
+TEXT ·AddRowsF32x3(SB), NOSPLIT, $0-64
+	MOVQ dst+0(FP), AX
+	MOVQ dstStride+8(FP), CX
+	MOVQ eStride+24(FP), DX
+	SHLQ $0x02, CX
+	SHLQ $0x02, DX
+	MOVQ vStride+40(FP), BX
+	SHLQ $0x02, BX
+	CMPQ n+56(FP), $0x00
+	JE   done
+	CMPQ nRows+48(FP), $0x00
+	JE   done
+
+columns:
+	MOVQ    AX, SI
+	VMOVUPS (SI), Z0
+	ADDQ    CX, SI
+	VMOVUPS (SI), Z1
+	ADDQ    CX, SI
+	VMOVUPS (SI), Z2
+	MOVQ    e+16(FP), R8
+	MOVQ    nRows+48(FP), DI
+	MOVQ    v+32(FP), SI
+
+rows:
+	VMOVUPS     (SI), Z3
+	VMULPS.BCST (R8), Z3, Z4
+	VADDPS      Z4, Z0, Z0
+	VMULPS.BCST (R8)(DX*1), Z3, Z4
+	VADDPS      Z4, Z1, Z1
+	VMULPS.BCST (R8)(DX*2), Z3, Z4
+	VADDPS      Z4, Z2, Z2
+	ADDQ        $0x04, R8
+	ADDQ        BX, SI
+	DECQ        DI
+	JNE         rows
+	MOVQ        AX, SI
+	VMOVUPS     Z0, (SI)
+	ADDQ        CX, SI
+	VMOVUPS     Z1, (SI)
+	ADDQ        CX, SI
+	VMOVUPS     Z2, (SI)
+	ADDQ        $0x40, AX
+	ADDQ        $0x40, v+32(FP)
+	DECQ        n+56(FP)
+	JNE         columns
+
+done:
+	VZEROUPPER
+	RET
+
+// func AddRowsF32x4(dst *float32, dstStride int, e *float32, eStride int, v *float32, vStride int, nRows int, n int)
+// Requires: AVX, AVX512F
+TEXT ·AddRowsF32x4(SB), NOSPLIT, $0-64
+	MOVQ dst+0(FP), AX
+	MOVQ dstStride+8(FP), CX
+	MOVQ eStride+24(FP), DX
+	SHLQ $0x02, CX
+	SHLQ $0x02, DX
+	MOVQ vStride+40(FP), BX
+	SHLQ $0x02, BX
+	LEAQ (DX)(DX*2), SI
+	CMPQ n+56(FP), $0x00
+	JE   done
+	CMPQ nRows+48(FP), $0x00
+	JE   done
+
+columns:
+	MOVQ    AX, DI
+	VMOVUPS (DI), Z0
+	ADDQ    CX, DI
+	VMOVUPS (DI), Z1
+	ADDQ    CX, DI
+	VMOVUPS (DI), Z2
+	ADDQ    CX, DI
+	VMOVUPS (DI), Z3
+	MOVQ    e+16(FP), R9
+	MOVQ    nRows+48(FP), R8
+	MOVQ    v+32(FP), DI
+
+rows:
+	VMOVUPS     (DI), Z4
+	VMULPS.BCST (R9), Z4, Z5
+	VADDPS      Z5, Z0, Z0
+	VMULPS.BCST (R9)(DX*1), Z4, Z5
+	VADDPS      Z5, Z1, Z1
+	VMULPS.BCST (R9)(DX*2), Z4, Z5
+	VADDPS      Z5, Z2, Z2
+	VMULPS.BCST (R9)(SI*1), Z4, Z5
+	VADDPS      Z5, Z3, Z3
+	ADDQ        $0x04, R9
+	ADDQ        BX, DI
+	DECQ        R8
+	JNE         rows
+	MOVQ        AX, DI
+	VMOVUPS     Z0, (DI)
+	ADDQ        CX, DI
+	VMOVUPS     Z1, (DI)
+	ADDQ        CX, DI
+	VMOVUPS     Z2, (DI)
+	ADDQ        CX, DI
+	VMOVUPS     Z3, (DI)
+	ADDQ        $0x40, AX
+	ADDQ        $0x40, v+32(FP)
+	DECQ        n+56(FP)
+	JNE         columns
+
+done:
+	VZEROUPPER
+	RET
+
+// func AddRowsF32x5(dst *float32, dstStride int, e *float32, eStride int, v *float32, vStride int, nRows int, n int)
+// Requires: AVX, AVX512F
+TEXT ·AddRowsF32x5(SB), NOSPLIT, $0-64
+	MOVQ dst+0(FP), AX
+	MOVQ dstStride+8(FP), CX
+	MOVQ eStride+24(FP), DX
+	SHLQ $0x02, CX
+	SHLQ $0x02, DX
+	MOVQ vStride+40(FP), BX
+	SHLQ $0x02, BX
+	LEAQ (DX)(DX*2), SI
+	CMPQ n+56(FP), $0x00
+	JE   done
+	CMPQ nRows+48(FP), $0x00
+	JE   done
+
+columns:
+	MOVQ    AX, DI
+	VMOVUPS (DI), Z0
+	ADDQ    CX, DI
+	VMOVUPS (DI), Z1
+	ADDQ    CX, DI
+	VMOVUPS (DI), Z2
+	ADDQ    CX, DI
+	VMOVUPS (DI), Z3
+	ADDQ    CX, DI
+	VMOVUPS (DI), Z4
+	MOVQ    e+16(FP), R9
+	MOVQ    nRows+48(FP), R8
+	MOVQ    v+32(FP), DI
+
+rows:
+	VMOVUPS     (DI), Z5
+	VMULPS.BCST (R9), Z5, Z6
+	VADDPS      Z6, Z0, Z0
+	VMULPS.BCST (R9)(DX*1), Z5, Z6
+	VADDPS      Z6, Z1, Z1
+	VMULPS.BCST (R9)(DX*2), Z5, Z6
+	VADDPS      Z6, Z2, Z2
+	VMULPS.BCST (R9)(SI*1), Z5, Z6
+	VADDPS      Z6, Z3, Z3
+	VMULPS.BCST (R9)(DX*4), Z5, Z6
+	VADDPS      Z6, Z4, Z4
+	ADDQ        $0x04, R9
+	ADDQ        BX, DI
+	DECQ        R8
+	JNE         rows
+	MOVQ        AX, DI
+	VMOVUPS     Z0, (DI)
+	ADDQ        CX, DI
+	VMOVUPS     Z1, (DI)
+	ADDQ        CX, DI
+	VMOVUPS     Z2, (DI)
+	ADDQ        CX, DI
+	VMOVUPS     Z3, (DI)
+	ADDQ        CX, DI
+	VMOVUPS     Z4, (DI)
+	ADDQ        $0x40, AX
+	ADDQ        $0x40, v+32(FP)
+	DECQ        n+56(FP)
+	JNE         columns
+
+done:
+	VZEROUPPER
+	RET
+
+// func AddRowsF32x6(dst *float32, dstStride int, e *float32, eStride int, v *float32, vStride int, nRows int, n int)
+// Requires: AVX, AVX512F
+TEXT ·AddRowsF32x6(SB), NOSPLIT, $0-64
+	MOVQ dst+0(FP), AX
+	MOVQ dstStride+8(FP), CX
+	MOVQ eStride+24(FP), DX
+	SHLQ $0x02, CX
+	SHLQ $0x02, DX
+	MOVQ vStride+40(FP), BX
+	SHLQ $0x02, BX
+	LEAQ (DX)(DX*2), SI
+	LEAQ (DX)(DX*4), DI
+	CMPQ n+56(FP), $0x00
+	JE   done
+	CMPQ nRows+48(FP), $0x00
+	JE   done
+
+columns:
+	MOVQ    AX, R8
+	VMOVUPS (R8), Z0
+	ADDQ    CX, R8
+	VMOVUPS (R8), Z1
+	ADDQ    CX, R8
+	VMOVUPS (R8), Z2
+	ADDQ    CX, R8
+	VMOVUPS (R8), Z3
+	ADDQ    CX, R8
+	VMOVUPS (R8), Z4
+	ADDQ    CX, R8
+	VMOVUPS (R8), Z5
+	MOVQ    e+16(FP), R10
+	MOVQ    nRows+48(FP), R9
+	MOVQ    v+32(FP), R8
+
+rows:
+	VMOVUPS     (R8), Z6
+	VMULPS.BCST (R10), Z6, Z7
+	VADDPS      Z7, Z0, Z0
+	VMULPS.BCST (R10)(DX*1), Z6, Z7
+	VADDPS      Z7, Z1, Z1
+	VMULPS.BCST (R10)(DX*2), Z6, Z7
+	VADDPS      Z7, Z2, Z2
+	VMULPS.BCST (R10)(SI*1), Z6, Z7
+	VADDPS      Z7, Z3, Z3
+	VMULPS.BCST (R10)(DX*4), Z6, Z7
+	VADDPS      Z7, Z4, Z4
+	VMULPS.BCST (R10)(DI*1), Z6, Z7
+	VADDPS      Z7, Z5, Z5
+	ADDQ        $0x04, R10
+	ADDQ        BX, R8
+	DECQ        R9
+	JNE         rows
+	MOVQ        AX, R8
+	VMOVUPS     Z0, (R8)
+	ADDQ        CX, R8
+	VMOVUPS     Z1, (R8)
+	ADDQ        CX, R8
+	VMOVUPS     Z2, (R8)
+	ADDQ        CX, R8
+	VMOVUPS     Z3, (R8)
+	ADDQ        CX, R8
+	VMOVUPS     Z4, (R8)
+	ADDQ        CX, R8
+	VMOVUPS     Z5, (R8)
+	ADDQ        $0x40, AX
+	ADDQ        $0x40, v+32(FP)
+	DECQ        n+56(FP)
+	JNE         columns
+
+done:
+	VZEROUPPER
+	RET
+
+// func AddRowsF32x7(dst *float32, dstStride int, e *float32, eStride int, v *float32, vStride int, nRows int, n int)
+// Requires: AVX, AVX512F
+TEXT ·AddRowsF32x7(SB), NOSPLIT, $0-64
+	MOVQ dst+0(FP), AX
+	MOVQ dstStride+8(FP), CX
+	MOVQ eStride+24(FP), DX
+	SHLQ $0x02, CX
+	SHLQ $0x02, DX
+	MOVQ vStride+40(FP), BX
+	SHLQ $0x02, BX
+	LEAQ (DX)(DX*2), SI
+	LEAQ (DX)(DX*4), DI
+	CMPQ n+56(FP), $0x00
+	JE   done
+	CMPQ nRows+48(FP), $0x00
+	JE   done
+
+columns:
+	MOVQ    AX, R8
+	VMOVUPS (R8), Z0
+	ADDQ    CX, R8
+	VMOVUPS (R8), Z1
+	ADDQ    CX, R8
+	VMOVUPS (R8), Z2
+	ADDQ    CX, R8
+	VMOVUPS (R8), Z3
+	ADDQ    CX, R8
+	VMOVUPS (R8), Z4
+	ADDQ    CX, R8
+	VMOVUPS (R8), Z5
+	ADDQ    CX, R8
+	VMOVUPS (R8), Z6
+	MOVQ    e+16(FP), R10
+	MOVQ    nRows+48(FP), R9
+	MOVQ    v+32(FP), R8
+
+rows:
+	VMOVUPS     (R8), Z7
+	VMULPS.BCST (R10), Z7, Z8
+	VADDPS      Z8, Z0, Z0
+	VMULPS.BCST (R10)(DX*1), Z7, Z8
+	VADDPS      Z8, Z1, Z1
+	VMULPS.BCST (R10)(DX*2), Z7, Z8
+	VADDPS      Z8, Z2, Z2
+	VMULPS.BCST (R10)(SI*1), Z7, Z8
+	VADDPS      Z8, Z3, Z3
+	VMULPS.BCST (R10)(DX*4), Z7, Z8
+	VADDPS      Z8, Z4, Z4
+	VMULPS.BCST (R10)(DI*1), Z7, Z8
+	VADDPS      Z8, Z5, Z5
+	VMULPS.BCST (R10)(SI*2), Z7, Z8
+	VADDPS      Z8, Z6, Z6
+	ADDQ        $0x04, R10
+	ADDQ        BX, R8
+	DECQ        R9
+	JNE         rows
+	MOVQ        AX, R8
+	VMOVUPS     Z0, (R8)
+	ADDQ        CX, R8
+	VMOVUPS     Z1, (R8)
+	ADDQ        CX, R8
+	VMOVUPS     Z2, (R8)
+	ADDQ        CX, R8
+	VMOVUPS     Z3, (R8)
+	ADDQ        CX, R8
+	VMOVUPS     Z4, (R8)
+	ADDQ        CX, R8
+	VMOVUPS     Z5, (R8)
+	ADDQ        CX, R8
+	VMOVUPS     Z6, (R8)
+	ADDQ        $0x40, AX
+	ADDQ        $0x40, v+32(FP)
+	DECQ        n+56(FP)
+	JNE         columns
+
+done:
+	VZEROUPPER
+	RET
+
+// func AddRowsF32x8(dst *float32, dstStride int, e *float32, eStride int, v *float32, vStride int, nRows int, n int)
+// Requires: AVX, AVX512F
+TEXT ·AddRowsF32x8(SB), NOSPLIT, $0-64
+	MOVQ dst+0(FP), AX
+	MOVQ dstStride+8(FP), CX
+	MOVQ eStride+24(FP), DX
+	SHLQ $0x02, CX
+	SHLQ $0x02, DX
+	MOVQ vStride+40(FP), BX
+	SHLQ $0x02, BX
+	LEAQ (DX)(DX*2), SI
+	LEAQ (DX)(DX*4), DI
+	LEAQ (SI)(DX*4), R8
+	CMPQ n+56(FP), $0x00
+	JE   done
+	CMPQ nRows+48(FP), $0x00
+	JE   done
+
+columns:
+	MOVQ    AX, R9
+	VMOVUPS (R9), Z0
+	ADDQ    CX, R9
+	VMOVUPS (R9), Z1
+	ADDQ    CX, R9
+	VMOVUPS (R9), Z2
+	ADDQ    CX, R9
+	VMOVUPS (R9), Z3
+	ADDQ    CX, R9
+	VMOVUPS (R9), Z4
+	ADDQ    CX, R9
+	VMOVUPS (R9), Z5
+	ADDQ    CX, R9
+	VMOVUPS (R9), Z6
+	ADDQ    CX, R9
+	VMOVUPS (R9), Z7
+	MOVQ    e+16(FP), R11
+	MOVQ    nRows+48(FP), R10
+	MOVQ    v+32(FP), R9
+
+rows:
+	VMOVUPS     (R9), Z8
+	VMULPS.BCST (R11), Z8, Z9
+	VADDPS      Z9, Z0, Z0
+	VMULPS.BCST (R11)(DX*1), Z8, Z9
+	VADDPS      Z9, Z1, Z1
+	VMULPS.BCST (R11)(DX*2), Z8, Z9
+	VADDPS      Z9, Z2, Z2
+	VMULPS.BCST (R11)(SI*1), Z8, Z9
+	VADDPS      Z9, Z3, Z3
+	VMULPS.BCST (R11)(DX*4), Z8, Z9
+	VADDPS      Z9, Z4, Z4
+	VMULPS.BCST (R11)(DI*1), Z8, Z9
+	VADDPS      Z9, Z5, Z5
+	VMULPS.BCST (R11)(SI*2), Z8, Z9
+	VADDPS      Z9, Z6, Z6
+	VMULPS.BCST (R11)(R8*1), Z8, Z9
+	VADDPS      Z9, Z7, Z7
+	ADDQ        $0x04, R11
+	ADDQ        BX, R9
+	DECQ        R10
+	JNE         rows
+	MOVQ        AX, R9
+	VMOVUPS     Z0, (R9)
+	ADDQ        CX, R9
+	VMOVUPS     Z1, (R9)
+	ADDQ        CX, R9
+	VMOVUPS     Z2, (R9)
+	ADDQ        CX, R9
+	VMOVUPS     Z3, (R9)
+	ADDQ        CX, R9
+	VMOVUPS     Z4, (R9)
+	ADDQ        CX, R9
+	VMOVUPS     Z5, (R9)
+	ADDQ        CX, R9
+	VMOVUPS     Z6, (R9)
+	ADDQ        CX, R9
+	VMOVUPS     Z7, (R9)
+	ADDQ        $0x40, AX
+	ADDQ        $0x40, v+32(FP)
+	DECQ        n+56(FP)
+	JNE         columns
+
+done:
+	VZEROUPPER
+	RET
+
+// func DecodeKeys8(dst *float32, codes *int8, scales *uint16, dim int)
+// Requires: AVX, AVX512F
+TEXT ·DecodeKeys8(SB), NOSPLIT, $0-32
+	MOVQ  dst+0(FP), AX
+	MOVQ  codes+8(FP), CX
+	MOVQ  scales+16(FP), DX
+	MOVQ  dim+24(FP), BX
+	TESTQ BX, BX
+	JE    done
+
+group:
+	VCVTPH2PS (DX), Z0
+	ADDQ      $0x20, DX
+	MOVQ      $0x00000020, SI
+
+dim:
+	VPMOVSXBD (CX), Z1
+	VCVTDQ2PS Z1, Z1
+	VMULPS    Z0, Z1, Z1
+	VMOVUPS   Z1, (AX)
+	ADDQ      $0x40, AX
+	ADDQ      $0x10, CX
+	DECQ      BX
+	JE        done
+	DECQ      SI
+	JNE       dim
+	JMP       group
+
+done:
+	VZEROUPPER
+	RET
+
+// func DecodeValues8(dst *float32, codes *int8, scales *uint16, dim int)
+// Requires: AVX, AVX512F
+TEXT ·DecodeValues8(SB), NOSPLIT, $0-32
+	MOVQ dst+0(FP), AX
+	MOVQ codes+8(FP), CX
+	MOVQ scales+16(FP), DX
+	MOVQ dim+24(FP), BX
+	MOVQ $0x00000010, SI
+
+row:
+	MOVQ BX, DI
+	MOVQ DX, R8
+
+group:
+	SUBQ         $0x10, DI
+	JL           next
+	MOVWLZX      (R8), R9
+	VMOVD        R9, X0
+	VCVTPH2PS    Y0, Z0
+	VBROADCASTSS X0, Z1
+	VPMOVSXBD    (CX), Z2
+	VCVTDQ2PS    Z2, Z2
+	VMULPS       Z1, Z2, Z2
+	VMOVUPS      Z2, (AX)
+	ADDQ         $0x40, AX
+	ADDQ         $0x10, CX
+	ADDQ         $0x20, R8
+	SUBQ         $0x10, DI
+	JL           next
+	VPMOVSXBD    (CX), Z2
+	VCVTDQ2PS    Z2, Z2
+	VMULPS       Z1, Z2, Z2
+	VMOVUPS      Z2, (AX)
+	ADDQ         $0x40, AX
+	ADDQ         $0x10, CX
+	JMP          group
+
+next:
+	ADDQ $0x02, DX
+	DECQ SI
+	JNE  row
+	VZEROUPPER
+	RET

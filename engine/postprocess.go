@@ -131,6 +131,11 @@ func (r *run) rate(t *Token, logits []float32) error {
 // finish ends a running request. Only requests that are not paused run, so the channel has room for what a pass emits and
 // for the end.
 func (e *Engine) finish(r *run, why Finish, err error) {
+	if r.first.IsZero() { // no token came: all the time went into the prompt
+		e.mu.Lock()
+		r.stats.Prefill = time.Since(r.started)
+		e.mu.Unlock()
+	}
 	if r.seq != nil {
 		e.drop(r)
 	}

@@ -246,8 +246,8 @@ func (c *conversation) View() tea.View {
 	}
 	wrapped := lipgloss.NewStyle().Width(c.width).Render(c.answer.String())
 	lines := strings.Split(wrapped, "\n")
-	if room := max(1, c.height-3); len(lines) > room {
+	if room := max(1, c.height-3-c.input.Height()); len(lines) > room {
 		lines = lines[len(lines)-room:]
 	}
-	return tea.NewView(strings.Join(lines, "\n") + "\n" + dim.Render("Ctrl-C stops"))
+	return tea.NewView(strings.Join(lines, "\n") + "\n" + dim.Render("Ctrl-C stops") + "\n" + c.input.View())
 }

@@ -4,7 +4,9 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"sort"
 	"strconv"
@@ -218,12 +220,20 @@ func tokenizeLines(t *text.Text, o tokenizer.EncodeOptions) error {
 	in := json.NewDecoder(bufio.NewReader(os.Stdin))
 	w := bufio.NewWriter(os.Stdout)
 	out := json.NewEncoder(w)
-	for n := 1; in.More(); n++ {
-		var s string
-		if err := in.Decode(&s); err != nil {
+	defer w.Flush() // what came before an error is answered
+	for n := 1; ; n++ {
+		var s *string
+		err := in.Decode(&s)
+		if err == io.EOF {
+			break
+		}
+		if err == nil && s == nil {
+			err = errors.New("is null")
+		}
+		if err != nil {
 			return fmt.Errorf("standard input, value %d: want a JSON string: %w", n, err)
 		}
-		ids := t.Tokenizer.Encode(s, o)
+		ids := t.Tokenizer.Encode(*s, o)
 		if ids == nil {
 			ids = []int32{}
 		}

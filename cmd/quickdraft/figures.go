@@ -57,6 +57,10 @@ func (f figures) String() string {
 // banner is the start-up line: model, instruction set, threads, context and whether anything speculates.
 func (m *loaded) banner() string {
 	c := m.Model().Config()
-	return fmt.Sprintf("%s: %s, %s kernels, %d threads, context %d; speculation: %s",
-		m.path, c.Arch, cpu.Best(), m.Threads(), m.ContextLen(), m.spec.describe(m.Spec()))
+	threads := "threads"
+	if m.Threads() == 1 {
+		threads = "thread"
+	}
+	return fmt.Sprintf("%s: %s, %s kernels, %d %s, context %d; speculation: %s",
+		m.path, c.Arch, cpu.Best(), m.Threads(), threads, m.ContextLen(), m.spec.describe(m.Spec()))
 }

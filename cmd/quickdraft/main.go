@@ -25,6 +25,9 @@ func main() {
 	if err == nil {
 		return
 	}
+	if errors.Is(err, errInterrupted) {
+		os.Exit(130)
+	}
 	fmt.Fprintln(os.Stderr, "error:", err)
 	var usage *usageError
 	if errors.As(err, &usage) {
@@ -32,6 +35,9 @@ func main() {
 	}
 	os.Exit(1)
 }
+
+// errInterrupted ends a command that Ctrl-C stopped and that has said all it has to say.
+var errInterrupted = errors.New("interrupted")
 
 // usageError marks an error of the caller's: an unknown option, a value out of range, something that cannot be done here.
 type usageError struct{ error }
@@ -56,5 +62,26 @@ func root() *cobra.Command {
 	cmd.AddCommand(runCommand(), benchCommand(), perplexityCommand(), debugCommand())
 	cmd.AddCommand(quantizeCommand(), imatrixCommand())
 	cmd.AddCommand(hubCommands()...)
+	markUsage(cmd)
 	return cmd
+}
+
+// markUsage makes wrong arguments of cmd and of the commands below it usage errors.
+func markUsage(cmd *cobra.Command) {
+	check := cmd.Args
+	if check == nil {
+		check = cobra.NoArgs
+	}
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if err := check(cmd, args); err != nil {
+			return &usageError{err}
+		}
+		return nil
+	}
+	if cmd.RunE == nil && cmd.Run == nil {
+		cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	}
+	for _, c := range cmd.Commands() {
+		markUsage(c)
+	}
 }

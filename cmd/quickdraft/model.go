@@ -50,7 +50,7 @@ func (f *modelFlags) add(cmd *cobra.Command) {
 
 func (f *modelFlags) addSampling(cmd *cobra.Command) {
 	fl := cmd.Flags()
-	f.Params = sample.Default()
+	f.Params = defaultSampling()
 	fl.Float64Var(&f.Temperature, "temp", f.Temperature, "temperature; 0 takes the most probable token")
 	fl.IntVar(&f.TopK, "top-k", f.TopK, "keep the k most probable tokens (0: all)")
 	fl.Float64Var(&f.TopP, "top-p", f.TopP, "keep the fewest tokens whose probability reaches p (1: all)")
@@ -60,6 +60,13 @@ func (f *modelFlags) addSampling(cmd *cobra.Command) {
 	fl.Float64Var(&f.PresencePenalty, "presence-penalty", 0, "subtract this once for tokens that occurred")
 	fl.Int64Var(&f.seed, "seed", -1, "random seed (-1: a new one each time)")
 	fl.StringVar(&f.samplers, "samplers", "", "order of the sampling steps, separated by semicolons")
+}
+
+// defaultSampling are the settings of a chat: milder than the model's own distribution, from which a small model strays.
+func defaultSampling() sample.Params {
+	p := sample.Default()
+	p.Temperature, p.TopK, p.TopP, p.MinP = 0.7, 40, 0.95, 0.05
+	return p
 }
 
 // resolve turns the model's name into a path, pulling it when the catalog knows it and the cache lacks it.

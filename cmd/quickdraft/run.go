@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -16,6 +17,7 @@ import (
 
 	"quickdraft/engine"
 	"quickdraft/hub"
+	"quickdraft/sample"
 	"quickdraft/text"
 )
 
@@ -64,12 +66,18 @@ func (f *runFlags) arguments(args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
+	if len(args) == 1 && f.name == "" && looksLikeModel.MatchString(args[0]) {
+		return &usageError{fmt.Errorf("%s: no such model (quickdraft list --catalog shows them); give a prompt of that form with -p", args[0])}
+	}
 	if len(args) == 2 || f.prompt != "" {
 		return &usageError{fmt.Errorf("%q: the model or the prompt is already given as an option", args[0])}
 	}
 	f.prompt = args[0]
 	return nil
 }
+
+// looksLikeModel matches what is rather a mistyped model than a prompt.
+var looksLikeModel = regexp.MustCompile(`^[A-Za-z0-9._-]+:[A-Za-z0-9._-]+$`)
 
 // namesModel reports whether a lone argument is a model rather than a prompt.
 func namesModel(s string) bool {
@@ -90,6 +98,12 @@ func (f *runFlags) run(ctx context.Context) error {
 	p := f.params()
 	if err := p.Validate(1 << 30); err != nil {
 		return &usageError{err}
+	}
+	if f.samplers != "" && len(p.Order) == 0 {
+		return &usageError{fmt.Errorf("--samplers %q: names no step, want some of %s", f.samplers, strings.Join(sample.DefaultOrder(), ";"))}
+	}
+	if f.raw && f.system != "" {
+		return &usageError{errors.New("--system needs the chat template, which --raw leaves out")}
 	}
 	if f.nPredict < -1 {
 		return &usageError{fmt.Errorf("-n %d: want -1 or more", f.nPredict)}
@@ -125,6 +139,13 @@ func (f *runFlags) run(ctx context.Context) error {
 
 // encode renders the conversation, or its last message as it is when raw or when the model has no template.
 func (m *loaded) encode(ctx context.Context, messages []text.Message, raw bool) ([]int32, error) {
+	size := 0
+	for _, msg := range messages {
+		size += len(msg.Content)
+	}
+	if least := m.text.Tokenizer.LeastTokens(size); least > m.ContextLen() {
+		return nil, fmt.Errorf("prompt: %d bytes are at least %d tokens and do not fit a context of %d (-c)", size, least, m.ContextLen())
+	}
 	if raw || m.text.Template == nil {
 		last := messages[len(messages)-1].Content
 		return m.text.Tokenizer.EncodePrompt(last), nil
@@ -133,21 +154,30 @@ func (m *loaded) encode(ctx context.Context, messages []text.Message, raw bool) 
 }
 
 // answer streams one answer to standard output and the figures to standard error, or both as one JSON object.
-func (f *runFlags) answer(ctx context.Context, m *loaded, ids []int32) error {
+func (f *runFlags) answer(parent context.Context, m *loaded, ids []int32) error {
+	ctx, cancel := context.WithCancelCause(parent)
+	defer cancel(nil)
 	var out strings.Builder
 	show := func(s string) {
 		out.WriteString(s)
-		if !f.asJSON {
-			fmt.Print(s)
+		if f.asJSON || s == "" {
+			return
+		}
+		if _, err := fmt.Print(s); err != nil {
+			cancel(err)
 		}
 	}
 	res, err := f.generate(ctx, m, ids, show)
-	if err != nil {
+	interrupted := errors.Is(err, context.Canceled) || err != nil && parent.Err() != nil
+	if err != nil && !interrupted {
 		return err
 	}
 	if !f.asJSON {
 		fmt.Println()
 		fmt.Fprintln(os.Stderr, res.figures)
+		if interrupted {
+			return errInterrupted
+		}
 		return nil
 	}
 	return printJSON(struct {

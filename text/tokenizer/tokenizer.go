@@ -23,6 +23,9 @@ type Tokenizer struct {
 	model  model
 	dec    decoder
 
+	longestOnce sync.Once
+	longest     int // bytes of the longest piece, see LeastTokens
+
 	prefix, suffix []int32 // what AddSpecial puts around the ids
 	bos, eos       int32   // -1 when the model names none
 	eog            []int32
@@ -46,6 +49,18 @@ type EncodeOptions struct {
 // Encode returns the ids of text. Bytes that are not valid UTF-8 are kept where the vocabulary has single-byte tokens.
 func (t *Tokenizer) Encode(text string, o EncodeOptions) []int32 {
 	return t.encode(text, o, false)
+}
+
+// LeastTokens returns how few tokens a text of that many bytes can be, from the longest piece of the vocabulary: what is
+// too long for a context for certain need not be encoded to be refused.
+func (t *Tokenizer) LeastTokens(nBytes int) int {
+	t.longestOnce.Do(func() {
+		t.longest = 1
+		for _, p := range t.vocab.pieces {
+			t.longest = max(t.longest, len(p))
+		}
+	})
+	return nBytes / t.longest
 }
 
 // EncodePrompt returns the ids of a rendered prompt: special tokens are recognised but for those that GuardSpecial marked,

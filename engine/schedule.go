@@ -199,7 +199,7 @@ func (e *Engine) makeWay() {
 func (e *Engine) add(p *plan, r *run, n int) {
 	pending := r.pending()
 	it := item{r: r, nTokens: n, logitsRow: -1}
-	p.batch.Spans = append(p.batch.Spans, model.Span{Seq: r.seq, N: n})
+	p.batch.Spans = append(p.batch.Spans, model.Span{Seq: r.seq, N: n, Prompt: len(r.Prompt)})
 	p.batch.Tokens = append(p.batch.Tokens, pending[:n]...)
 	if n == len(pending) && r.MaxTokens > 0 {
 		it.logitsRow = len(p.batch.Logits)

@@ -136,6 +136,7 @@ func (e *Engine) propose(decoding []*run) {
 		e.trim(r)
 	}
 	e.drafted(decoding, took)
+	e.prune(decoding)
 }
 
 // tell reports the tokens that were committed since the session last heard.
@@ -195,7 +196,7 @@ func (e *Engine) addTree(p *plan, r *run) {
 	for i := range n {
 		p.batch.Logits = append(p.batch.Logits, int32(row+i))
 	}
-	p.batch.Spans = append(p.batch.Spans, model.Span{Seq: r.seq, N: n, Parents: parents})
+	p.batch.Spans = append(p.batch.Spans, model.Span{Seq: r.seq, N: n, Parents: parents, Prompt: len(r.Prompt)})
 	p.items = append(p.items, it)
 }
 

@@ -102,7 +102,7 @@ func writeLogits(path string, f *modelFlags, ids []int32, top, chunk int) error 
 	fmt.Fprintf(w, `{"n_vocab":%d,"logits":[`, m.Config().Vocab)
 	for at := 0; at < len(ids); at += chunk {
 		part := ids[at:min(at+chunk, len(ids))]
-		b := model.Batch{Tokens: part, Spans: []model.Span{{Seq: seq, N: len(part)}}}
+		b := model.Batch{Tokens: part, Spans: []model.Span{{Seq: seq, N: len(part), Prompt: len(ids)}}}
 		for i := range part {
 			b.Logits = append(b.Logits, int32(i))
 		}

@@ -19,13 +19,16 @@ type Controller struct {
 	prior  float64 // seconds of one level before any was measured, as a share of T(1)
 
 	global     tally
-	credit     float64 // seconds
-	sincePlain int     // passes with guesses since the last one without
-	idle       int     // passes in which nothing was worth a guess
-	interval   int     // idle passes before the next probe
-	rate       float64 // tokens a second that the last plan expects
-	probing    bool    // the last plan is a probe
-	pays       bool    // the last plan that was not a probe found guesses worth their cost
+	beliefs    beliefs
+	reach      []float64 // (nodes) of Trim
+	order      []int32   // (nodes) of Trim
+	credit     float64   // seconds
+	sincePlain int       // passes with guesses since the last one without
+	idle       int       // passes in which nothing was worth a guess
+	interval   int       // idle passes before the next probe
+	rate       float64   // tokens a second that the last plan expects
+	probing    bool      // the last plan is a probe
+	pays       bool      // the last plan that was not a probe found guesses worth their cost
 }
 
 // Stream is the controller's view of one request.
@@ -289,6 +292,9 @@ func blend(mean, x float64) float64 {
 	}
 	return mean + float64(smooth*(x-mean))
 }
+
+// Walked reports a tree and the nodes of it that were accepted.
+func (c *Controller) Walked(t *Tree, path []int32) { c.beliefs.learn(t, path) }
 
 // Judged reports how a stream's tree fared: its nodes and levels, and how many levels were accepted.
 func (c *Controller) Judged(s *Stream, nodes, levels, accepted int) {

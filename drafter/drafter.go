@@ -14,11 +14,12 @@ type Tree struct {
 	Parents []int32        // (nodes) index of the parent, which comes first; -1: follows the last committed token
 	Q       []*sample.Dist // (nodes) the distribution the node was drawn from; nil when it was chosen without chance
 	Guest   []bool         // (nodes) rides in the target's pass but is never accepted; see Observer
+	Belief  []float64      // (nodes) how sure the drafter is of a node chosen without chance; 0: it does not say
 }
 
 // Reset empties the tree and keeps its memory.
 func (t *Tree) Reset() {
-	t.IDs, t.Parents, t.Q, t.Guest = t.IDs[:0], t.Parents[:0], t.Q[:0], t.Guest[:0]
+	t.Cut(0)
 }
 
 // Len returns the number of nodes.
@@ -28,7 +29,7 @@ func (t *Tree) Len() int { return len(t.IDs) }
 // without replacement carry the distribution renormalised without the earlier ones.
 func (t *Tree) Add(id, parent int32, q *sample.Dist) int32 {
 	t.IDs, t.Parents = append(t.IDs, id), append(t.Parents, parent)
-	t.Q, t.Guest = append(t.Q, q), append(t.Guest, false)
+	t.Q, t.Guest, t.Belief = append(t.Q, q), append(t.Guest, false), append(t.Belief, 0)
 	return int32(len(t.IDs) - 1)
 }
 
@@ -61,7 +62,7 @@ func (t *Tree) Drawn() bool {
 // Cut keeps the first n nodes and drops the rest, whose parents may be among those kept but never the other way round.
 func (t *Tree) Cut(n int) {
 	if n < t.Len() {
-		t.IDs, t.Parents, t.Q, t.Guest = t.IDs[:n], t.Parents[:n], t.Q[:n], t.Guest[:n]
+		t.IDs, t.Parents, t.Q, t.Guest, t.Belief = t.IDs[:n], t.Parents[:n], t.Q[:n], t.Guest[:n], t.Belief[:n]
 	}
 }
 

@@ -181,10 +181,15 @@ func (c *chain) guess(row []float32) (id int32, ok bool, err error) {
 	}
 	if r.Sampler.IsGreedy() {
 		id, err = r.Sampler.Sample(row, c.hist)
-		if err != nil || r.Budget.MinP > 0 && probability(row, id) < r.Budget.MinP {
+		belief := 0.0
+		if err == nil && r.Budget.MinP > 0 {
+			belief = probability(row, id)
+		}
+		if err != nil || belief < r.Budget.MinP {
 			return 0, false, err
 		}
 		c.add(id, nil)
+		r.Tree.Belief[c.parent] = belief
 		return id, true, nil
 	}
 	q := c.dist()

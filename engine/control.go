@@ -166,6 +166,26 @@ func (e *Engine) drafted(decoding []*run, took time.Duration) {
 	k.c.Drafted(levels, lag, took.Seconds())
 }
 
+// prune leaves of every tree what is worth its share of the pass.
+func (e *Engine) prune(decoding []*run) {
+	k := &e.control
+	if k.c == nil || e.opts.Spec.Fixed > 0 {
+		return
+	}
+	width := len(decoding)
+	for _, r := range decoding {
+		width += r.spec.tree.Len()
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, r := range decoding {
+		if n := r.spec.tree.Len(); n > 0 && r.spec.stream != nil {
+			k.c.Trim(r.spec.stream, &r.spec.tree, width-n)
+			width += r.spec.tree.Len() - n
+		}
+	}
+}
+
 // judged tells the controller how a tree fared that was walked to its end.
 func (e *Engine) judged(r *run) {
 	k := &e.control
@@ -181,6 +201,7 @@ func (e *Engine) judged(r *run) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.c.Judged(r.spec.stream, t.Len(), levels, len(r.spec.path))
+	k.c.Walked(t, r.spec.path)
 }
 
 // passed tells the controller what a pass took, unless it carried prompts.

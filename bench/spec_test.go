@@ -1,0 +1,61 @@
+package bench
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"quickdraft/drafter"
+	"quickdraft/engine"
+	"quickdraft/internal/golden"
+	"quickdraft/model"
+)
+
+func TestSpeculationComparesTheSameAnswers(t *testing.T) {
+	e, err := engine.Open(filepath.Join(golden.Dir(t, "archs"), "llama3-rope"), engine.Options{
+		Context: 160, Threads: 2, KVTokens: 1024,
+		Spec: engine.SpecOptions{Fixed: 3, Open: func(m *model.Model) (drafter.Drafter, error) {
+			return drafter.New("layerskip", drafter.Config{Target: m})
+		}},
+	})
+	require.NoError(t, err)
+	defer e.Close()
+	o := SpecOptions{
+		Kinds: []string{"chat", "maths"}, PerKind: 3, Tokens: 24, Streams: 2, EOG: []int32{},
+		Encode: func(prompt string) (ids []int32, err error) {
+			for _, b := range []byte(prompt)[:24] {
+				ids = append(ids, int32(b))
+			}
+			return ids, nil
+		},
+	}
+	var lines int
+	o.Note = func(string) { lines++ }
+	res, err := Speculation(t.Context(), e, o)
+	require.NoError(t, err)
+	require.Equal(t, 2, lines)
+	require.Len(t, res.Rows, 2)
+	all := res.All
+	require.Equal(t, []int{6, 6}, []int{all.Answers, all.Identical})
+	require.Positive(t, all.Plain)
+	require.Positive(t, all.With)
+	require.Positive(t, all.Rounds)
+	require.GreaterOrEqual(t, all.MeanAccepted, 1.0)
+	require.Equal(t, res.Rows[0].Drafted+res.Rows[1].Drafted, all.Drafted)
+	require.Positive(t, all.Predicted)
+	require.Len(t, res.Pass, e.Spec().NMax+1)
+	require.Contains(t, res.String(), "maths")
+
+	o.Kinds = []string{"nonsense"}
+	_, err = Speculation(t.Context(), e, o)
+	require.ErrorContains(t, err, "nonsense")
+}
+
+func TestPredictionOfKnownRounds(t *testing.T) {
+	report := engine.SpecReport{Pass: []float64{1, 1.1, 1.2, 1.3}, Draft: []float64{0.1, 0.2, 0.3}}
+	// 10 rounds of two guesses: 8 first and 4 second guesses accepted; 5 plain passes
+	r := SpecRow{tokens: 27, Accepted: 12, Rounds: 10, accepted: []int{8, 4}, offered: []int{10, 10}}
+	r.predict(report)
+	require.InDelta(t, 27/(5*1+10*(1.2+0.2)), r.Predicted, 1e-9)
+}

@@ -1,6 +1,10 @@
 package engine
 
-import "time"
+import (
+	"time"
+
+	"quickdraft/tensor"
+)
 
 // stallTarget is how long running answers may wait for a pass that also carries somebody's prompt.
 const stallTarget = 150 * time.Millisecond
@@ -13,6 +17,7 @@ type passStats struct {
 	nPasses, nTokens          int
 	schedule, forward, sample time.Duration
 	perToken                  time.Duration // of a wide pass, smoothed; 0 until one was seen
+	watch                     *tensor.Watch // of the model; nil: nobody asked
 }
 
 // add records one pass.

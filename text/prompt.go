@@ -3,6 +3,7 @@ package text
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/ardanlabs/jinja"
 
@@ -31,7 +32,8 @@ func (t *Text) Prompt(ctx context.Context, messages []Message) ([]int32, error) 
 	return t.PromptInput(ctx, chat.Input{Messages: jinja.NewList(list), AddGenerationPrompt: true})
 }
 
-// PromptInput is Prompt for a conversation with tools, documents and variables.
+// PromptInput is Prompt for a conversation with tools, documents and variables. The error wraps a *chat.RaisedError where
+// the template refused the conversation.
 func (t *Text) PromptInput(ctx context.Context, in chat.Input) ([]int32, error) {
 	if t.Template == nil {
 		return nil, ErrNoTemplate
@@ -43,6 +45,10 @@ func (t *Text) PromptInput(ctx context.Context, in chat.Input) ([]int32, error) 
 		in.EOS = t.EOS
 	}
 	s, err := t.Template.RenderContext(ctx, in)
+	var raised *chat.RaisedError
+	if errors.As(err, &raised) {
+		return nil, fmt.Errorf("the model's chat template refuses the conversation: %w", err)
+	}
 	if err != nil {
 		return nil, err
 	}

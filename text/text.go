@@ -37,10 +37,23 @@ func Open(path string) (*Text, error) {
 	defer f.Close()
 	tok, err := tokenizer.FromGGUF(f)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, err
 	}
-	template, _ := f.String("tokenizer.chat_template")
+	template, err := ggufTemplate(f)
+	if err != nil {
+		return nil, err
+	}
 	return newText(path, tok, template)
+}
+
+// ggufTemplate is the template of a GGUF file, "" when it has none.
+func ggufTemplate(f *gguf.File) (string, error) {
+	const key = "tokenizer.chat_template"
+	template, ok := f.String(key)
+	if v, there := f.Value(key); there && !ok {
+		return "", f.KeyError(key, "is of kind %s, want a string", v.Kind())
+	}
+	return template, nil
 }
 
 func openDir(dir string) (*Text, error) {
@@ -62,6 +75,9 @@ func DirTemplate(dir string) (string, error) {
 	data, err := os.ReadFile(filepath.Join(dir, "chat_template.jinja"))
 	if err == nil {
 		return string(data), nil
+	}
+	if !errors.Is(err, os.ErrNotExist) {
+		return "", err
 	}
 	data, err = os.ReadFile(filepath.Join(dir, "tokenizer_config.json"))
 	if errors.Is(err, os.ErrNotExist) {

@@ -1,6 +1,8 @@
 package tokenizer
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -24,8 +26,15 @@ const (
 func FromGGUF(f *gguf.File) (*Tokenizer, error) {
 	g := ggufReader{f: f}
 	t, err := g.build()
+	if err == nil {
+		err = g.err
+	}
+	var placed *gguf.Error // names the file itself
+	if err != nil && !errors.As(err, &placed) {
+		err = fmt.Errorf("%s: %w", f.Path(), err)
+	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", f.Path(), err)
+		return nil, err
 	}
 	return t, nil
 }
@@ -36,15 +45,15 @@ type ggufReader struct {
 	tokens []string
 	types  []int64
 	scores []float32 // nil for byte-level BPE
+	err    error     // the first value of a wrong type or out of range
 }
 
 func (g *ggufReader) build() (*Tokenizer, error) {
-	name, ok := g.f.String("tokenizer.ggml.model")
+	name, ok := g.text("tokenizer.ggml.model")
 	if !ok {
-		return nil, fmt.Errorf("tokenizer.ggml.model is missing; the file describes no tokenizer")
+		return nil, cmp.Or(g.err, g.f.KeyError("tokenizer.ggml.model", "is missing; the file describes no tokenizer"))
 	}
-	scored := name == "llama" || name == "t5"
-	if err := g.read(scored); err != nil {
+	if err := g.read(name == "llama" || name == "t5"); err != nil {
 		return nil, err
 	}
 	t := &Tokenizer{bos: -1, eos: -1}
@@ -57,33 +66,12 @@ func (g *ggufReader) build() (*Tokenizer, error) {
 	case "t5":
 		err = g.unigram(t)
 	default:
-		err = fmt.Errorf("tokenizer.ggml.model is %q; gpt2, llama and t5 are supported", name)
+		err = g.f.KeyError("tokenizer.ggml.model", "is not supported, want gpt2, llama or t5")
 	}
 	if err != nil {
 		return nil, err
 	}
 	return t, g.specials(t, name)
-}
-
-func (g *ggufReader) read(scored bool) error {
-	g.tokens = g.f.Strings("tokenizer.ggml.tokens")
-	n := len(g.tokens)
-	if n == 0 || n > maxVocab {
-		return fmt.Errorf("tokenizer.ggml.tokens has %d strings; 1 to %d are right", n, maxVocab)
-	}
-	if _, ok := g.f.Value("tokenizer.ggml.token_type"); ok {
-		if g.types = g.f.Ints("tokenizer.ggml.token_type"); len(g.types) != n {
-			return fmt.Errorf("tokenizer.ggml.token_type has %d integers for %d tokens", len(g.types), n)
-		}
-	} else {
-		g.types = slices.Repeat([]int64{ggufNormal}, n)
-	}
-	if scored {
-		if g.scores = g.f.Floats("tokenizer.ggml.scores"); len(g.scores) != n {
-			return fmt.Errorf("tokenizer.ggml.scores has %d numbers for %d tokens", len(g.scores), n)
-		}
-	}
-	return nil
 }
 
 // fill sets the vocabulary from tokens and types and returns the tokens to look for in the text.
@@ -129,19 +117,23 @@ var ggufPre = map[string]struct {
 }
 
 func (g *ggufReader) preName() (string, error) {
-	name, ok := g.f.String("tokenizer.ggml.pre")
+	name, ok := g.text("tokenizer.ggml.pre")
 	if _, known := ggufPre[name]; known {
 		return name, nil
 	}
-	if !ok {
-		name = "missing"
+	if g.err != nil {
+		return "", g.err
 	}
 	names := make([]string, 0, len(ggufPre))
 	for n := range ggufPre {
 		names = append(names, n)
 	}
 	slices.Sort(names)
-	return "", fmt.Errorf("tokenizer.ggml.pre is %q; supported pre-tokenizers are %s", name, strings.Join(names, ", "))
+	what := "is not a supported pre-tokenizer"
+	if !ok {
+		what = "is missing"
+	}
+	return "", g.f.KeyError("tokenizer.ggml.pre", "%s, want one of %s", what, strings.Join(names, ", "))
 }
 
 func (g *ggufReader) byteLevel(t *Tokenizer) error {
@@ -163,12 +155,15 @@ func (g *ggufReader) byteLevel(t *Tokenizer) error {
 		return err
 	}
 	lines := g.f.Strings("tokenizer.ggml.merges")
+	if lines == nil {
+		g.wrongType("tokenizer.ggml.merges", "an array of strings")
+	}
 	m := newBPE(&t.vocab, len(lines), true)
 	m.whole = pre.whole
 	for rank, line := range lines {
 		left, right, _ := strings.Cut(line, " ")
 		if err := addNamedMerge(m, left, right, rank); err != nil {
-			return fmt.Errorf("tokenizer.ggml.merges[%d]: %w", rank, err)
+			return g.f.KeyError("tokenizer.ggml.merges", "has at %d a %v", rank, err)
 		}
 	}
 	t.model = m
@@ -187,46 +182,27 @@ func addNamedMerge(m *bpe, left, right string, rank int) error {
 	return nil
 }
 
-func (g *ggufReader) flag(key string, absent bool) bool {
-	if v, ok := g.f.Bool(key); ok {
-		return v
-	}
-	return absent
-}
-
-// id returns a token id from the metadata, absent where the key is missing or out of range.
-func (g *ggufReader) id(key string, absent int) int {
-	if v, ok := g.f.Uint(key); ok && v < uint64(len(g.tokens)) {
-		return int(v)
-	}
-	return absent
-}
-
 // specials sets BOS, EOS and what ends an answer, and finishes t.
 func (g *ggufReader) specials(t *Tokenizer, model string) error {
 	var named []int32
 	for _, k := range []string{"bos", "eos", "eot", "eom"} {
-		key := "tokenizer.ggml." + k + "_token_id"
-		v, ok := g.f.Uint(key)
-		if !ok {
-			continue
-		}
-		if v >= uint64(len(g.tokens)) {
-			if v == 1<<32-1 {
-				continue // written by converters for "none"
-			}
-			return fmt.Errorf("%s is %d; the vocabulary has ids 0 to %d", key, v, len(g.tokens)-1)
-		}
-		switch k {
-		case "bos":
-			t.bos = int32(v)
-		case "eos":
-			t.eos = int32(v)
+		id := int32(g.id("tokenizer.ggml."+k+"_token_id", -1))
+		switch {
+		case id < 0:
+		case k == "bos":
+			t.bos = id
+		case k == "eos":
+			t.eos = id
 		default:
-			named = append(named, int32(v))
+			named = append(named, id)
 		}
 	}
-	pre, _ := g.f.String("tokenizer.ggml.pre")
+	for _, key := range g.f.Keys() { // nobody looks the others up, but a wrong one says that the vocabulary is another's
+		if strings.HasPrefix(key, "tokenizer.ggml.") && strings.HasSuffix(key, "_token_id") {
+			g.id(key, -1)
+		}
+	}
+	pre, _ := g.text("tokenizer.ggml.pre")
 	if g.flag("tokenizer.ggml.add_bos_token", model == "llama" || model == "gpt2" && ggufPre[pre].bos) && t.bos >= 0 {
 		t.prefix = []int32{t.bos}
 	}

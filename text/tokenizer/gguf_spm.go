@@ -2,12 +2,13 @@ package tokenizer
 
 import (
 	"cmp"
-	"fmt"
 	"runtime"
 	"slices"
 	"strings"
 	"sync"
 	"unicode/utf8"
+
+	"quickdraft/modelfile/gguf"
 )
 
 // sentencePiece builds BPE from scores: a pair may merge if its join is a piece, the piece with the best score first.
@@ -19,7 +20,7 @@ func (g *ggufReader) sentencePiece(t *Tokenizer) error {
 		}
 	}
 	added := g.fill(t)
-	if arch, _ := g.f.String("general.architecture"); arch == "phi3" {
+	if arch, _ := g.text("general.architecture"); arch == "phi3" {
 		for i := range added {
 			a := &added[i]
 			a.rstrip = a.text == "</s>" || strings.HasPrefix(a.text, "<|") && a.text != "<|endoftext|>"
@@ -27,7 +28,7 @@ func (g *ggufReader) sentencePiece(t *Tokenizer) error {
 	}
 	for i, piece := range g.tokens {
 		if len(piece) > maxPieceBytes {
-			return fmt.Errorf("tokenizer.ggml.tokens[%d] is %d bytes long; at most %d are allowed", i, len(piece), maxPieceBytes)
+			return g.f.KeyError("tokenizer.ggml.tokens", "has at %d a token of %d bytes, want at most %d", i, len(piece), maxPieceBytes)
 		}
 	}
 	var err error
@@ -35,8 +36,7 @@ func (g *ggufReader) sentencePiece(t *Tokenizer) error {
 		return err
 	}
 	t.dec = decoder{byteFallback: true, replace: [][2]string{{spaceMark, " "}}}
-	prefix, ok := g.f.Bool("tokenizer.ggml.add_space_prefix")
-	if !ok || prefix {
+	if g.flag("tokenizer.ggml.add_space_prefix", true) {
 		t.norm = append(t.norm, prepend(spaceMark))
 		t.dec.strip = 1
 	}
@@ -150,8 +150,12 @@ func (g *ggufReader) unigram(t *Tokenizer) error {
 		return err
 	}
 	sp := &sentencePiece{squeeze: g.flag("tokenizer.ggml.remove_extra_whitespaces", true), prefix: g.flag("tokenizer.ggml.add_space_prefix", true)}
-	if v, ok := g.f.Value("tokenizer.ggml.precompiled_charsmap"); ok && v.Len() > 0 {
-		ints := g.f.Ints("tokenizer.ggml.precompiled_charsmap")
+	const charsKey = "tokenizer.ggml.precompiled_charsmap"
+	if v, ok := g.f.Value(charsKey); ok && (v.Kind() != gguf.KindArray || v.Len() > 0) {
+		ints := g.f.Ints(charsKey)
+		if v.Kind() != gguf.KindArray || v.Elem() != gguf.KindUint8 && v.Elem() != gguf.KindInt8 {
+			return g.f.KeyError(charsKey, "is of kind %s, want an array of bytes", v.Kind())
+		}
 		data := make([]byte, len(ints))
 		for i, x := range ints {
 			data[i] = byte(x)

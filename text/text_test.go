@@ -1,0 +1,60 @@
+package text
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"quickdraft/modelfile/gguf"
+	"quickdraft/text/chat"
+)
+
+// tinyFile writes a GGUF file of a tokenizer of a few pieces and the given template.
+func tinyFile(t *testing.T, template any) string {
+	t.Helper()
+	w := gguf.NewWriter()
+	w.Set("tokenizer.ggml.model", "llama")
+	w.Set("tokenizer.ggml.tokens", []string{"<unk>", "<s>", "</s>", "▁", "a"})
+	w.Set("tokenizer.ggml.token_type", []int32{2, 3, 3, 1, 1})
+	w.Set("tokenizer.ggml.scores", []float32{0, 0, 0, -1, -2})
+	if template != nil {
+		w.Set("tokenizer.chat_template", template)
+	}
+	path := filepath.Join(t.TempDir(), "tiny.gguf")
+	require.NoError(t, w.WriteFile(path))
+	return path
+}
+
+func TestTemplateOfAnotherType(t *testing.T) {
+	for name, value := range map[string]any{"number": uint32(7), "array": []string{"a"}, "bool": true} {
+		_, err := Open(tinyFile(t, value))
+		require.ErrorContains(t, err, `"tokenizer.chat_template"`, name)
+		require.ErrorContains(t, err, "want a string", name)
+		require.Equal(t, 1, strings.Count(err.Error(), "tiny.gguf"), "%v", err)
+	}
+	x, err := Open(tinyFile(t, nil))
+	require.NoError(t, err)
+	require.Nil(t, x.Template)
+}
+
+func TestTemplateFileThatCannotBeRead(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "chat_template.jinja"), 0o755))
+	_, err := DirTemplate(dir)
+	require.ErrorContains(t, err, "chat_template.jinja")
+}
+
+func TestRaisedErrorSaysWhereItIsFrom(t *testing.T) {
+	x, err := Open(tinyFile(t, "{{ raise_exception('roles must alternate') }}"))
+	require.NoError(t, err)
+	_, err = x.Prompt(context.Background(), []Message{{Role: "user", Content: "a"}})
+	require.EqualError(t, err, "the model's chat template refuses the conversation: roles must alternate")
+	var raised *chat.RaisedError
+	require.True(t, errors.As(err, &raised))
+	require.Equal(t, "roles must alternate", raised.Message)
+}

@@ -44,6 +44,9 @@ type Tensor struct {
 	at   int    // byte of the file where it is described
 }
 
+// File returns the path of the file or part that holds the tensor, or the name given to Parse.
+func (t *Tensor) File() string { return t.file }
+
 // Cols returns the length of a row.
 func (t *Tensor) Cols() int { return t.Dims[0] }
 

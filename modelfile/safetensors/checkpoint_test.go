@@ -37,9 +37,9 @@ func TestTensorsAreFound(t *testing.T) {
 	require.Len(t, tensors, 3, "the integer buffer is left out")
 	body := data[len(data)-50:]
 	for i, want := range []Tensor{
-		{Name: "b", DType: "F32", Shape: []int{2, 3}, Data: body[8:32]},
-		{Name: "a", DType: "BF16", Shape: []int{4}, Data: body[:8]},
-		{Name: "one", DType: "F16", Data: body[32:34]},
+		{Name: "b", DType: "F32", Shape: []int{2, 3}, Data: body[8:32], file: "m.safetensors"},
+		{Name: "a", DType: "BF16", Shape: []int{4}, Data: body[:8], file: "m.safetensors"},
+		{Name: "one", DType: "F16", Data: body[32:34], file: "m.safetensors"},
 	} {
 		require.Equal(t, want, *tensors[i])
 	}
@@ -68,13 +68,18 @@ var hostileFiles = []struct {
 	{"not UTF-8", file("{\"\xff\":1}", 0), "", "", "at byte 10: is not valid UTF-8"},
 	{"duplicate tensor", file(`{"w":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"w":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}}`, 8), "", "w", "the key is there twice"},
 	{"not an object", file(`{"w":3}`, 0), "", "w", "3 is not the description of a tensor"},
+	{"metadata array", file(`{"__metadata__":[1],"w":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}`, 4), "", "__metadata__", "[1] is not an object of strings"},
+	{"metadata null", file(`{"__metadata__":null}`, 0), "", "__metadata__", "null is not an object of strings"},
+	{"metadata number", file(`{"__metadata__":{"n":1}}`, 0), "", "__metadata__.n", "1 is not a string"},
 	{"no name", file(`{"":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}`, 4), "", "", "is not the description of a tensor"},
-	{"no dtype", one(`"shape":[1],"data_offsets":[0,4]`, 4), "w", "dtype", "is not a type that can be read, want F32, F16 or BF16"},
+	{"no dtype", one(`"shape":[1],"data_offsets":[0,4]`, 4), "w", "dtype", "is missing, want F32, F16 or BF16"},
+	{"null dtype", one(`"dtype":null,"shape":[1],"data_offsets":[0,4]`, 4), "w", "dtype", "null is not a type that can be read, want F32"},
+	{"null shape", one(`"dtype":"F32","shape":null,"data_offsets":[0,4]`, 4), "w", "shape", "null is not a shape"},
 	{"unknown dtype", one(`"dtype":"F33","shape":[1],"data_offsets":[0,4]`, 4), "w", "dtype", `"F33" is not a type`},
 	{"dtype number", one(`"dtype":0,"shape":[1],"data_offsets":[0,4]`, 4), "w", "dtype", `0 is not a type`},
 	{"F64", one(`"dtype":"F64","shape":[1],"data_offsets":[0,8]`, 8), "w", "dtype", `"F64" is not a type`},
 	{"F8", one(`"dtype":"F8_E4M3","shape":[1],"data_offsets":[0,1]`, 1), "w", "dtype", `"F8_E4M3" is not a type`},
-	{"no shape", one(`"dtype":"F32","data_offsets":[0,4]`, 4), "w", "shape", "is not a shape"},
+	{"no shape", one(`"dtype":"F32","data_offsets":[0,4]`, 4), "w", "shape", "is missing, want up to 8 dimensions"},
 	{"dimension 0", one(`"dtype":"F32","shape":[2,0],"data_offsets":[0,0]`, 0), "w", "shape", "[2 0] is not a shape"},
 	{"dimension -1", one(`"dtype":"F32","shape":[-1],"data_offsets":[0,4]`, 4), "w", "shape", "[-1] is not a shape"},
 	{"dimension 1.0", one(`"dtype":"F32","shape":[1.0],"data_offsets":[0,4]`, 4), "w", "shape", "[1] is not a shape"},

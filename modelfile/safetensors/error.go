@@ -11,7 +11,7 @@ type Error struct {
 	Key    string // the JSON key concerned with the keys around it ("rope_scaling.factor"), or ""
 	Tensor string // the tensor concerned, or ""
 	Offset int64  // byte of the file where the bad value lies; -1 when it has no place of its own
-	Value  any    // the value found, or nil
+	Value  any    // the value found, or nil; Null for JSON's null
 	Reason string // what is wrong and what would be right
 }
 
@@ -33,11 +33,23 @@ func (e *Error) Error() string {
 	return e.File + ":" + where + " " + e.Reason
 }
 
+// Null is the Value of an Error about a JSON null.
+type Null struct{}
+
+// String returns "null".
+func (Null) String() string { return "null" }
+
+// found is the Value of an Error about a member of an object.
+func found(v any, there bool) any {
+	if there && v == nil {
+		return Null{}
+	}
+	return v
+}
+
 // show prints a JSON value in a few words.
 func show(v any) string {
 	switch v := v.(type) {
-	case nil:
-		return "null"
 	case string:
 		return quote(v)
 	case *Object:

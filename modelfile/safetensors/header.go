@@ -7,6 +7,7 @@ import (
 	"math"
 	"math/bits"
 	"slices"
+	"strings"
 )
 
 // Tensor is one named matrix or vector of a checkpoint.
@@ -15,7 +16,11 @@ type Tensor struct {
 	DType string // "F32", "F16" or "BF16"
 	Shape []int  // outermost first, as PyTorch prints it: (rows, cols); empty for a single number
 	Data  []byte // little-endian, row after row; aliases the mapped file
+	file  string
 }
+
+// File returns the path of the file or shard that holds the tensor, or the name given to ParseTensors.
+func (t *Tensor) File() string { return t.file }
 
 // Cols returns the length of a row: the last dimension, 1 for a single number.
 func (t *Tensor) Cols() int {
@@ -83,6 +88,9 @@ func parseFile(name string, data []byte) ([]entry, error) {
 	var entries []entry
 	for _, m := range header.members {
 		if m.key == metadataKey {
+			if err := checkMetadata(header, m); err != nil {
+				return nil, err
+			}
 			continue
 		}
 		e, err := parseEntry(header, m, int64(len(body)))
@@ -93,6 +101,20 @@ func parseFile(name string, data []byte) ([]entry, error) {
 		entries = append(entries, e)
 	}
 	return entries, checkLayout(name, entries, int64(len(body)))
+}
+
+// checkMetadata checks the notes that a header may carry: an object of strings, which nothing reads.
+func checkMetadata(header *Object, m member) error {
+	notes, ok := m.value.(*Object)
+	if !ok {
+		return header.Errorf(m.key, "is not an object of strings")
+	}
+	for _, note := range notes.members {
+		if _, ok := note.value.(string); !ok {
+			return notes.Errorf(note.key, "is not a string")
+		}
+	}
+	return nil
 }
 
 // splitHeader parses the header and returns what follows it.
@@ -117,14 +139,18 @@ func splitHeader(name string, data []byte) (*Object, []byte, error) {
 
 // parseEntry reads a header entry and checks it by itself; room is the length of the data section.
 func parseEntry(header *Object, m member, room int64) (entry, error) {
-	e := entry{Tensor: Tensor{Name: m.key}}
+	e := entry{Tensor: Tensor{Name: m.key, file: header.file}}
 	o, ok := m.value.(*Object)
 	if !ok || m.key == "" {
 		return e, header.Errorf(m.key, "is not the description of a tensor, want a name and {\"dtype\", \"shape\", \"data_offsets\"}")
 	}
 	fail := func(key, reason string, args ...any) error {
-		v, _ := o.Get(key)
-		return &Error{File: header.file, Tensor: m.key, Key: key, Offset: -1, Value: v, Reason: fmt.Sprintf(reason, args...)}
+		v, there := o.Get(key)
+		if !there {
+			_, want, _ := strings.Cut(reason, ", want ")
+			reason = "is missing, want " + want
+		}
+		return &Error{File: header.file, Tensor: m.key, Key: key, Offset: -1, Value: found(v, there), Reason: fmt.Sprintf(reason, args...)}
 	}
 	e.DType, ok, _ = o.String("dtype")
 	size, isWeights := weightBytes[e.DType]

@@ -183,8 +183,8 @@ func (o *Object) Get(key string) (any, bool) {
 
 // Errorf makes an *Error about a key of the object, with its file, place and value.
 func (o *Object) Errorf(key, reason string, args ...any) error {
-	v, _ := o.Get(key)
-	return &Error{File: o.file, Key: o.path + key, Offset: -1, Value: v, Reason: fmt.Sprintf(reason, args...)}
+	v, there := o.Get(key)
+	return &Error{File: o.file, Key: o.path + key, Offset: -1, Value: found(v, there), Reason: fmt.Sprintf(reason, args...)}
 }
 
 // Int returns an integer. A float without a fraction counts as one.

@@ -29,6 +29,13 @@ func (f *fields) label(ggufKey, hfKey string) string {
 	if len(keys) == 0 {
 		return f.file
 	}
+	for _, key := range keys { // of the alternatives, one whose object the file has
+		if at := strings.LastIndexByte(key, '.'); at > 0 && !f.isGGUF {
+			if _, ok := f.lookup(key[:at]); ok {
+				return f.file + ": " + key
+			}
+		}
+	}
 	return f.file + ": " + keys[0]
 }
 
@@ -89,8 +96,9 @@ func plain(v gguf.Value) (any, bool) {
 
 // configFields reads config.json.
 func configFields(c *safetensors.Checkpoint) *fields {
-	f := &fields{file: c.Config().File(), lookup: func(key string) (any, bool) {
-		o := c.Config()
+	f := &fields{file: c.Config().File()}
+	f.lookup = func(key string) (any, bool) {
+		o, path := c.Config(), ""
 		for {
 			name, rest, nested := strings.Cut(key, ".")
 			v, ok := o.Get(name)
@@ -100,12 +108,14 @@ func configFields(c *safetensors.Checkpoint) *fields {
 			if !nested {
 				return v, true
 			}
+			path += name
 			if o, ok = v.(*safetensors.Object); !ok {
+				f.fail("%s: %s = %v: want an object", f.file, path, v)
 				return nil, false
 			}
-			key = rest
+			key, path = rest, path+"."
 		}
-	}}
+	}
 	if g := c.Generation(); g != nil {
 		f.ends, _, f.err = g.Ints("eos_token_id")
 	}

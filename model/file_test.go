@@ -37,6 +37,7 @@ func TestMalformedGGUF(t *testing.T) {
 		"eps of NaN":            {func(f *tinyFile) { f.set("llama.attention.layer_norm_rms_epsilon", nan) }, []string{"rms_epsilon = NaN"}},
 		"theta of 0":            {func(f *tinyFile) { f.set("llama.rope.freq_base", float32(0)) }, []string{"rope.freq_base = 0"}},
 		"rope factor of 0":      {func(f *tinyFile) { f.set("llama.rope.scaling.factor", float32(0)) }, []string{"rope.scaling.factor = 0"}},
+		"yarn without":          {func(f *tinyFile) { f.set("llama.rope.scaling.type", "yarn") }, []string{"rope.scaling.factor", "missing"}},
 		"unknown rope":          {func(f *tinyFile) { f.set("llama.rope.scaling.type", "ntk") }, []string{"rope.scaling.type", "ntk", "yarn"}},
 		"long rope":             {func(f *tinyFile) { f.set("llama.rope.dimension_count", uint32(128)) }, []string{"rope.dimension_count = 128", "64"}},
 		"window as text":        {func(f *tinyFile) { f.set("llama.attention.sliding_window", "all") }, []string{"sliding_window = all"}},
@@ -44,7 +45,7 @@ func TestMalformedGGUF(t *testing.T) {
 		"bos outside":           {func(f *tinyFile) { f.set("tokenizer.ggml.bos_token_id", uint32(321)) }, []string{"bos_token_id", "321"}},
 		"eot outside":           {func(f *tinyFile) { f.set("tokenizer.ggml.eot_token_id", uint32(321)) }, []string{"eot_token_id", "321"}},
 		"more tokens than rows": {func(f *tinyFile) { f.set("tokenizer.ggml.tokens", make([]string, 400)) }, []string{"token", "400", "323"}},
-		"no embedding":          {func(f *tinyFile) { f.drop("token_embd.weight") }, []string{"token_embd.weight", "missing"}},
+		"no embedding":          {func(f *tinyFile) { f.drop("token_embd.weight") }, []string{"token_embd.weight", "missing", "rows of 256, at least 321"}},
 		"no norm":               {func(f *tinyFile) { f.drop("blk.1.ffn_norm.weight") }, []string{"blk.1.ffn_norm.weight", "missing"}},
 		"no matrix":             {func(f *tinyFile) { f.drop("blk.0.ffn_down.weight") }, []string{"blk.0.ffn_down.weight", "missing", "256"}},
 		"one layer too few":     {func(f *tinyFile) { f.set("llama.block_count", uint32(3)) }, []string{"blk.2.attn_norm.weight", "missing"}},
@@ -126,7 +127,14 @@ func TestMalformedConfig(t *testing.T) {
 		"untied without":    {"tie_word_embeddings", false, []string{"lm_head.weight", "missing"}},
 		"vocabulary larger": {"vocab_size", 600, []string{"vocab_size", "600", "512"}},
 		"end outside":       {"eos_token_id", []int{2, 512}, []string{"eos_token_id", "512"}},
-		"another shape":     {"intermediate_size", 96, []string{"mlp.gate_proj.weight", "[128 64]", "96 rows of 64"}},
+		"scaling as text":   {"rope_scaling", "yarn", []string{"rope_scaling = yarn", "object"}},
+		"yarn without":      {"rope_scaling", map[string]any{"rope_type": "yarn"}, []string{"rope_scaling.factor", "missing"}},
+		"quantised":         {"quantization_config", map[string]any{"quant_method": "gptq"}, []string{"quantization_config", "gptq", "GGUF"}},
+		"quantised somehow": {"quantization_config", map[string]any{}, []string{"quantization_config", "not supported"}},
+		"quantised as text": {"quantization_config", "awq", []string{"quantization_config = awq", "object"}},
+		"unknown layers":    {"layer_types", []string{"linear_attention", "full_attention"}, []string{"layer_types[0]", "linear_attention"}},
+		"layers missing":    {"layer_types", []string{"full_attention"}, []string{"layer_types", "2 strings"}},
+		"another shape":     {"intermediate_size", 96, []string{"model.safetensors: tensor", "mlp.gate_proj.weight", "[128 64]", "96 rows of 64"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := copyDir(t, dir)

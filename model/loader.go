@@ -37,12 +37,12 @@ func (l *loader) raw(name string, rows, cols int) (rawTensor, bool) {
 	t, ok := l.src.find(name)
 	if !ok {
 		l.err = fmt.Errorf("%s: tensor %q: missing, or not of a supported type; %s needs it with shape (%d, %d)",
-			l.cfg.File, l.src.fileName(name), l.cfg.Arch, rows, cols)
+			l.src.fileOf(""), l.src.fileName(name), l.cfg.Arch, rows, cols)
 		return rawTensor{}, false
 	}
 	l.used[t.name] = true
 	if t.rows != rows || t.cols != cols {
-		l.err = fmt.Errorf("%s: tensor %q: shape %s: the hyper-parameters want %d rows of %d", l.cfg.File, t.name, t.shape, rows, cols)
+		l.err = fmt.Errorf("%s: tensor %q: shape %s: the hyper-parameters want %d rows of %d", l.src.fileOf(t.name), t.name, t.shape, rows, cols)
 		return rawTensor{}, false
 	}
 	return t, true
@@ -118,7 +118,7 @@ func (l *loader) pack(t rawTensor, rowAt func(int) int, share float64) *tensor.M
 // keep takes a packed matrix over.
 func (l *loader) keep(t rawTensor, m *tensor.Mat, err error, share float64) *tensor.Mat {
 	if err != nil {
-		l.err = fmt.Errorf("%s: %w", l.cfg.File, err)
+		l.err = fmt.Errorf("%s: %w", l.src.fileOf(t.name), err)
 		return nil
 	}
 	l.mats = append(l.mats, m)
@@ -143,9 +143,16 @@ func (l *loader) embedding() *tensor.Mat {
 	c := l.cfg
 	if t, ok := l.src.find(name); ok && l.err == nil {
 		if t.rows < c.Tokens {
-			l.err = fmt.Errorf("%s: tensor %q: shape %s: %d rows for a vocabulary of %d tokens", c.File, t.name, t.shape, t.rows, c.Tokens)
+			l.err = fmt.Errorf("%s: tensor %q: shape %s: %d rows for a vocabulary of %d tokens", l.src.fileOf(t.name), t.name, t.shape, t.rows, c.Tokens)
 		}
 		c.Vocab = t.rows
+	} else if l.err == nil {
+		rows := "one for each token"
+		if c.Tokens > 0 {
+			rows = fmt.Sprint("at least ", c.Tokens)
+		}
+		l.err = fmt.Errorf("%s: tensor %q: missing, or not of a supported type; %s needs it with rows of %d, %s",
+			l.src.fileOf(""), l.src.fileName(name), c.Arch, c.Dim, rows)
 	}
 	t, ok := l.raw(name, c.Vocab, c.Dim)
 	if !ok {
@@ -197,11 +204,11 @@ func (l *loader) values(name string, rows, cols int) []float32 {
 func (l *loader) decode(t rawTensor) []float32 {
 	format, ok := quant.Get(t.typ)
 	if !ok {
-		l.err = fmt.Errorf("%s: tensor %q: type %s is not supported", l.cfg.File, t.name, t.typ)
+		l.err = fmt.Errorf("%s: tensor %q: type %s is not supported", l.src.fileOf(t.name), t.name, t.typ)
 		return nil
 	}
 	if row, ok := quant.CheckScales(t.typ, t.data, t.cols); !ok {
-		l.err = fmt.Errorf("%s: tensor %q: row %d holds a NaN or infinite value", l.cfg.File, t.name, row)
+		l.err = fmt.Errorf("%s: tensor %q: row %d holds a NaN or infinite value", l.src.fileOf(t.name), t.name, row)
 		return nil
 	}
 	v := make([]float32, t.rows*t.cols)
@@ -260,7 +267,7 @@ func (l *loader) divisors(name string, n int) []float32 {
 	v := l.vec(name, n)
 	for i, d := range v {
 		if !(d > 0) && l.err == nil {
-			l.err = fmt.Errorf("%s: tensor %q: value %d is %g: want a divisor above 0", l.cfg.File, name, i, d)
+			l.err = fmt.Errorf("%s: tensor %q: value %d is %g: want a divisor above 0", l.src.fileOf(l.src.fileName(name)), name, i, d)
 		}
 	}
 	return v
@@ -288,7 +295,7 @@ next:
 				continue next
 			}
 		}
-		l.err = fmt.Errorf("%s: tensor %q: %s as implemented here has no such tensor", l.cfg.File, name, l.cfg.Arch)
+		l.err = fmt.Errorf("%s: tensor %q: %s as implemented here has no such tensor", l.src.fileOf(name), name, l.cfg.Arch)
 		return
 	}
 }

@@ -153,7 +153,22 @@ func LoadSafetensors(c *safetensors.Checkpoint, o Options) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := checkUnquantized(f); err != nil {
+		return nil, err
+	}
 	return load(name, arch, f, &safetensorsWeights{ckpt: c, hf: arch.names}, o)
+}
+
+// checkUnquantized refuses a config.json whose weights are codes of a quantiser.
+func checkUnquantized(f *fields) error {
+	for _, key := range []string{"quantization_config", "compression_config"} {
+		if f.has("", key) {
+			method := f.text("", key+".quant_method", "unknown")
+			f.fail("%s: %s: quant_method = %q: quantised checkpoints are not supported: want weights of F32, F16 or BF16, or a GGUF file",
+				f.file, key, method)
+		}
+	}
+	return f.err
 }
 
 // findModelType is the architecture of a config.json.

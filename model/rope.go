@@ -41,7 +41,11 @@ func readRopeAt(f *fields, c *Config, v5, v4 string) Rope {
 	r := Rope{Dim: c.HeadDim}
 	r.Theta = f.number("rope.freq_base", v5+"rope_theta|rope_theta", 10000, 1e-3, 1e12)
 	r.Kind = f.text("rope.scaling.type", v5+"rope_type|"+v5+"type|"+v4+"rope_type|"+v4+"type", "default")
-	r.Factor = f.number("rope.scaling.factor", key("factor"), 1, 1e-6, 1e6)
+	factor := f.number
+	if r.Kind == "linear" || r.Kind == "llama3" || r.Kind == "yarn" {
+		factor = func(ggufKey, hfKey string, _, lo, hi float64) float64 { return f.needNumber(ggufKey, hfKey, lo, hi) }
+	}
+	r.Factor = factor("rope.scaling.factor", key("factor"), 1, 1e-6, 1e6)
 	r.OrigLen = f.integer("rope.scaling.original_context_length",
 		key("original_max_position_embeddings")+"|original_max_position_embeddings", c.ContextLen, 1, maxContext)
 	r.AttnFactor = f.number("rope.scaling.attn_factor", key("attention_factor"), 0, 0, 1e3)

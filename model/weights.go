@@ -13,6 +13,7 @@ type weights interface {
 	find(name string) (rawTensor, bool)
 	names() []string             // as the file has them
 	fileName(name string) string // what the file calls a tensor, for messages
+	fileOf(name string) string   // the file that holds what it calls name, or the whole checkpoint's path, for messages
 	release(t rawTensor)         // its pages are not needed any more
 	bytes() int64                // of all tensors
 	// fingerprint identifies the state of the files without reading all of them; false for a checkpoint in memory.
@@ -58,6 +59,13 @@ func (w *ggufWeights) names() []string {
 
 func (w *ggufWeights) fileName(name string) string { return name }
 
+func (w *ggufWeights) fileOf(name string) string {
+	if t, ok := w.file.Tensor(name); ok {
+		return t.File()
+	}
+	return w.file.Path()
+}
+
 func (w *ggufWeights) release(t rawTensor) { w.file.Release(t.owner.(*gguf.Tensor)) }
 
 func (w *ggufWeights) bytes() (n int64) {
@@ -102,6 +110,13 @@ func (w *safetensorsWeights) names() []string {
 }
 
 func (w *safetensorsWeights) fileName(name string) string { return w.hf.hf(name) }
+
+func (w *safetensorsWeights) fileOf(name string) string {
+	if t, ok := w.ckpt.Tensor(name); ok {
+		return t.File()
+	}
+	return w.ckpt.Dir()
+}
 
 func (w *safetensorsWeights) release(t rawTensor) { w.ckpt.Release(t.owner.(*safetensors.Tensor)) }
 

@@ -6,29 +6,23 @@ import (
 	"quickdraft/tensor"
 )
 
-// PassTimes says where the time of passes has gone, summed up since the engine was opened or watched.
-type PassTimes struct {
-	Passes, Tokens int           // tokens of all passes, of prompts too
-	Schedule       time.Duration // choosing requests and tokens, proposing guesses included
-	Forward        time.Duration // the model's passes
-	Sample         time.Duration // committing, sampling and handing tokens on
-	Products       time.Duration // of Forward, products with weights; 0 without WatchPasses
-	Attention      time.Duration // of Forward, attention; 0 without WatchPasses
+// Pass says what one pass did and where its time went.
+type Pass struct {
+	Requests, Tokens int
+	Schedule         time.Duration // choosing requests and tokens, proposing guesses included
+	Forward          time.Duration // the model's pass
+	Products         time.Duration // of Forward, products with weights
+	Attention        time.Duration // of Forward, attention
+	Sample           time.Duration // committing, sampling and handing tokens on
+	End              time.Time
 }
 
-// Sub is what came after before.
-func (t PassTimes) Sub(before PassTimes) PassTimes {
-	return PassTimes{
-		t.Passes - before.Passes, t.Tokens - before.Tokens, t.Schedule - before.Schedule, t.Forward - before.Forward,
-		t.Sample - before.Sample, t.Products - before.Products, t.Attention - before.Attention,
-	}
-}
-
-// WatchPasses has passes measure their parts from now on, at a few clock readings a layer, or ends that.
-func (e *Engine) WatchPasses(on bool) error {
+// WatchPasses calls f after every pass from now on, until it is called again; nil ends it. f runs in the engine's loop, which
+// waits for it, and must not call the engine. Passes take a few more clock readings a layer.
+func (e *Engine) WatchPasses(f func(Pass)) error {
 	return e.do(func() error {
-		e.passes.watch = nil
-		if on {
+		e.passes.each, e.passes.watch = f, nil
+		if f != nil {
 			e.passes.watch = &tensor.Watch{}
 		}
 		e.model.Watch(e.passes.watch)
@@ -36,15 +30,14 @@ func (e *Engine) WatchPasses(on bool) error {
 	})
 }
 
-// Passes returns the sums, taken between two passes.
-func (e *Engine) Passes() (t PassTimes, err error) {
-	err = e.do(func() error {
-		s := &e.passes
-		t = PassTimes{Passes: s.nPasses, Tokens: s.nTokens, Schedule: s.schedule, Forward: s.forward, Sample: s.sample}
-		if s.watch != nil {
-			t.Products, t.Attention = s.watch.Products, s.watch.Attention
-		}
-		return nil
+// report tells who watches about a pass.
+func (s *passStats) report(p *plan, schedule, forward, sample time.Duration) {
+	if s.each == nil {
+		return
+	}
+	s.each(Pass{
+		Requests: len(p.items), Tokens: len(p.batch.Tokens), Schedule: schedule, Forward: forward, Sample: sample,
+		Products: s.watch.Products, Attention: s.watch.Attention, End: time.Now(),
 	})
-	return t, err
+	s.watch.Products, s.watch.Attention = 0, 0
 }

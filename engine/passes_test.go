@@ -6,35 +6,32 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestPassTimes(t *testing.T) {
+func TestWatchPasses(t *testing.T) {
 	e := openTiny(t, Options{})
-	answer(t, e, request(1, 9, 5))
-	before, err := e.Passes()
-	require.NoError(t, err)
-	require.Equal(t, 5, before.Passes, "the prompt's gives the first token")
-	require.Equal(t, 9+4, before.Tokens)
-	require.Positive(t, before.Forward)
-	require.Zero(t, before.Products)
-
-	require.NoError(t, e.WatchPasses(true))
 	want, _ := answer(t, e, request(2, 20, 7))
-	after, err := e.Passes()
-	require.NoError(t, err)
-	d := after.Sub(before)
-	require.Equal(t, 7, d.Passes)
-	require.Positive(t, d.Products)
-	require.Positive(t, d.Attention)
-	require.Less(t, d.Products+d.Attention, d.Forward)
-	require.Positive(t, d.Schedule)
-	require.Positive(t, d.Sample)
-
-	require.NoError(t, e.WatchPasses(false))
-	got, _ := answer(t, e, request(2, 20, 7))
+	var passes []Pass
+	require.NoError(t, e.WatchPasses(func(p Pass) { passes = append(passes, p) }))
+	got, _ := answer(t, e, request(1, 20, 7))
+	require.NotEqual(t, want, got)
+	got, _ = answer(t, e, request(2, 20, 7))
 	require.Equal(t, want, got)
-	again, err := e.Passes()
-	require.NoError(t, err)
-	require.Zero(t, again.Products)
+	require.NoError(t, e.WatchPasses(nil))
+	require.Len(t, passes, 14)
+	require.Equal(t, 20, passes[0].Tokens)
+	for i, p := range passes {
+		require.Equal(t, 1, p.Requests)
+		if i%7 > 0 {
+			require.Equal(t, 1, p.Tokens)
+			require.True(t, p.End.After(passes[i-1].End))
+		}
+		require.Positive(t, p.Schedule)
+		require.Positive(t, p.Sample)
+		require.Positive(t, p.Products)
+		require.Positive(t, p.Attention)
+		require.Less(t, p.Products+p.Attention, p.Forward)
+	}
+	answer(t, e, request(3, 5, 5))
+	require.Len(t, passes, 14)
 	require.NoError(t, e.Close())
-	_, err = e.Passes()
-	require.ErrorIs(t, err, ErrClosed)
+	require.ErrorIs(t, e.WatchPasses(nil), ErrClosed)
 }

@@ -17,7 +17,8 @@ type passStats struct {
 	nPasses, nTokens          int
 	schedule, forward, sample time.Duration
 	perToken                  time.Duration // of a wide pass, smoothed; 0 until one was seen
-	watch                     *tensor.Watch // of the model; nil: nobody asked
+	each                      func(Pass)    // of WatchPasses
+	watch                     *tensor.Watch // of the model, when there is each
 }
 
 // add records one pass.
@@ -28,6 +29,7 @@ func (s *passStats) add(p *plan, schedule, forward, sample time.Duration) {
 	s.schedule += schedule
 	s.forward += forward
 	s.sample += sample
+	s.report(p, schedule, forward, sample)
 	if n < minChunk {
 		return
 	}

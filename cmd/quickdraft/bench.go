@@ -57,7 +57,7 @@ func benchCommand() *cobra.Command {
 	cmd.Flags().IntVarP(&nDecode, "predict", "n", 48, "tokens to decode")
 	cmd.Flags().IntVarP(&repeat, "repeat", "r", 3, "repetitions; the median is printed")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	cmd.AddCommand(benchRoofline(), benchDecode(), benchVerify(), benchPrefill(), benchSpec(), benchTheory())
+	cmd.AddCommand(benchRoofline(), benchDecode(), benchVerify(), benchPrefill(), benchBatch(), benchSpec(), benchTheory())
 	return cmd
 }
 

@@ -207,7 +207,7 @@ func load(name string, arch architecture, f *fields, w weights, o Options) (*Mod
 	if sum, ok := w.fingerprint(); ok {
 		m.fingerprint = sha256.Sum256(fmt.Appendf(sum[:], "layout %d, f32 %v", quant.LayoutVersion, o.F32))
 	}
-	m.store = openStore(&o, w, cfg.File)
+	m.store = openStore(&o, w)
 	l := m.build(cfg, f, w, o)
 	if m.store.finish(l.err) {
 		m.freeMats()

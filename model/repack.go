@@ -33,12 +33,12 @@ type tileStore struct {
 }
 
 // openStore opens the file of a checkpoint, or begins it.
-func openStore(o *Options, w weights, file string) *tileStore {
+func openStore(o *Options, w weights) *tileStore {
 	if o.TilesDir == "" || o.F32 {
 		return nil
 	}
 	source, ok := w.fingerprint()
-	name, err := repacked.FileName(file)
+	name, err := repacked.FileName(w.fileOf(""))
 	if !ok || err != nil {
 		return nil
 	}

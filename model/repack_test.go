@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"quickdraft/internal/golden"
 	"quickdraft/modelfile/gguf"
 	"quickdraft/modelfile/repacked"
 )
@@ -211,4 +212,15 @@ func TestTilesOfFloat32LoadsAreNotKept(t *testing.T) {
 	entries, err := os.ReadDir(dir)
 	require.NoError(t, err)
 	require.Empty(t, entries)
+}
+
+func TestTilesOfAFolderHaveItsName(t *testing.T) {
+	model := copyDir(t, filepath.Join(golden.Dir(t, "archs"), "llama3-rope"))
+	c := &tilesCase{t: t, model: model, dir: t.TempDir()}
+	want, mapped := c.load()
+	require.False(t, mapped)
+	require.Contains(t, filepath.Base(c.file()), filepath.Base(model)+"-")
+	got, mapped := c.load()
+	require.True(t, mapped)
+	require.Equal(t, want, got)
 }

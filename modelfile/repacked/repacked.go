@@ -22,6 +22,7 @@ import (
 	"hash/crc32"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -55,14 +56,18 @@ func crc(b []byte) uint32 { return crc32.Checksum(b, crcTable) }
 // Key identifies what was packed and how.
 type Key [32]byte
 
-// FileName is the name of the file for the model at path, one for each path: a model that changes replaces its tiles.
+// FileName is the name of the file for the model at path, a file or a folder: one for each, whatever links lead to it. A
+// model that changes replaces its tiles, for the Key is another then, so that no model ever has two files.
 func FileName(path string) (string, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
 		return "", err
 	}
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		path = real
+	}
 	where := sha256.Sum256([]byte(path))
-	return filepath.Base(path) + "-" + hex.EncodeToString(where[:6]) + ".tiles", nil
+	return strings.Trim(filepath.Base(path), `/\`) + "-" + hex.EncodeToString(where[:6]) + ".tiles", nil
 }
 
 // Section is one packed matrix.

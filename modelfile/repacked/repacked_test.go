@@ -225,3 +225,23 @@ func TestKilledWriter(t *testing.T) {
 	}
 	require.Positive(t, seen, "no process lived long enough to finish a file")
 }
+
+func TestFileNameIsTheModels(t *testing.T) {
+	dir := t.TempDir()
+	folder, link := filepath.Join(dir, "tiny-model"), filepath.Join(dir, "link")
+	require.NoError(t, os.Mkdir(folder, 0o755))
+	name, err := FileName(folder)
+	require.NoError(t, err)
+	require.Regexp(t, `^tiny-model-[0-9a-f]{12}\.tiles$`, name)
+	other, err := FileName(filepath.Join(folder, "config.json"))
+	require.NoError(t, err)
+	require.NotEqual(t, name, other)
+	top, err := FileName(string(filepath.Separator))
+	require.NoError(t, err)
+	require.Equal(t, filepath.Base(top), top)
+	if os.Symlink(folder, link) == nil { // Windows may refuse it
+		linked, err := FileName(link)
+		require.NoError(t, err)
+		require.Equal(t, name, linked)
+	}
+}

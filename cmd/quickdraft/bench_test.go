@@ -114,5 +114,5 @@ func TestQuantizeCommand(t *testing.T) {
 	cmd.SetArgs([]string{"quantize", in, out, "q77"})
 	require.ErrorContains(t, cmd.Execute(), "q77")
 	cmd.SetArgs([]string{"quantize", t.TempDir(), out, "q8_0"})
-	require.ErrorContains(t, cmd.Execute(), "is a folder")
+	require.ErrorContains(t, cmd.Execute(), "config.json")
 }

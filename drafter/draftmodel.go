@@ -90,6 +90,7 @@ func (d *Model) Name() string {
 	return "draft"
 }
 
+// Bytes is the draft model's weights that one token reads.
 func (d *Model) Bytes() int64 { return d.m.WeightBytes() }
 
 // Counts say how often drafting stopped early.
@@ -104,6 +105,7 @@ func (d *Model) Close() error {
 	return nil
 }
 
+// NewSession starts an empty sequence in the draft model's cache.
 func (d *Model) NewSession() (Session, error) {
 	return &modelSession{d: d, lane: lane{seq: d.cache.NewSeq()}}, nil
 }
@@ -137,6 +139,7 @@ func (s *modelSession) sequence() []int32 {
 	return all
 }
 
+// Close frees the sequence's blocks.
 func (s *modelSession) Close() { s.seq.Free() }
 
 // chain grows a round's tree by one guess after the other.

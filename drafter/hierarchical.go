@@ -49,12 +49,16 @@ func NewHierarchical(small Drafter, o ModelOptions) (*Hierarchical, error) {
 	return &Hierarchical{runner: big.runner, small: small, o: big.o, cache: big.cache, target: big.target}, nil
 }
 
+// Name is "hierarchical".
 func (d *Hierarchical) Name() string { return "hierarchical" }
+
+// Bytes counts one pass of the bigger model and one step of the small drafter.
 func (d *Hierarchical) Bytes() int64 { return d.m.WeightBytes() + d.small.Bytes() }
 
 // Counts say how often the bigger model stopped early.
 func (d *Hierarchical) Counts() Counts { return d.counts }
 
+// Close closes the small drafter and frees the cache, and the bigger model where that was asked for.
 func (d *Hierarchical) Close() error {
 	err := d.small.Close()
 	d.cache.Close()
@@ -66,6 +70,7 @@ func (d *Hierarchical) Close() error {
 	return err
 }
 
+// NewSession opens a session of the small drafter and a sequence of the bigger model.
 func (d *Hierarchical) NewSession() (Session, error) {
 	small, err := d.small.NewSession()
 	if err != nil {
@@ -82,8 +87,10 @@ type hierarchicalSession struct {
 	guesses []int32 // its first path
 }
 
+// Committed tells the small drafter; the bigger model finds the tokens in the round.
 func (s *hierarchicalSession) Committed(ids []int32) { s.small.Committed(ids) }
 
+// Close frees the small drafter's session and the bigger model's sequence.
 func (s *hierarchicalSession) Close() {
 	s.small.Close()
 	s.seq.Free()

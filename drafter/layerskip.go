@@ -85,7 +85,10 @@ func keptLayers(n int, skip string) ([]bool, error) {
 	return kept, nil
 }
 
+// Name is "layerskip".
 func (d *LayerSkip) Name() string { return "layerskip" }
+
+// Close does nothing: the model is the target.
 func (d *LayerSkip) Close() error { return nil }
 
 // Bytes takes the weights as spread evenly over the layers.
@@ -94,6 +97,7 @@ func (d *LayerSkip) Bytes() int64 { return d.m.WeightBytes() * int64(d.nKept) / 
 // Counts say how often drafting stopped early.
 func (d *LayerSkip) Counts() Counts { return d.counts }
 
+// NewSession makes a session whose sequences live for one call of Propose.
 func (d *LayerSkip) NewSession() (Session, error) { return &skipSession{}, nil }
 
 type skipSession struct {
@@ -101,8 +105,11 @@ type skipSession struct {
 	chain
 }
 
+// Committed keeps nothing: rounds carry the sequence.
 func (s *skipSession) Committed([]int32) {}
-func (s *skipSession) Close()            {}
+
+// Close has nothing to free.
+func (s *skipSession) Close() {}
 
 // Propose forks every target sequence for the time of the call.
 func (d *LayerSkip) Propose(rounds []Round) error {

@@ -36,10 +36,16 @@ func NewLookahead(vocab, width int) (*Lookahead, error) {
 	return &Lookahead{vocab: int32(vocab), width: width}, nil
 }
 
+// Name is "lookahead".
 func (d *Lookahead) Name() string { return "lookahead" }
+
+// Bytes is 0: the window rides in the target's pass.
 func (d *Lookahead) Bytes() int64 { return 0 }
+
+// Close has nothing to free.
 func (d *Lookahead) Close() error { return nil }
 
+// NewSession starts with an empty pool of n-grams.
 func (d *Lookahead) NewSession() (Session, error) {
 	return &lookaheadSession{d: d, pool: map[int32]*gramRing{}}, nil
 }
@@ -87,6 +93,7 @@ type lookaheadSession struct {
 	nColumns int
 }
 
+// Close has nothing to free.
 func (s *lookaheadSession) Close() {}
 
 // Committed moves the window along: one token forward comes from its rows moving up, more from columns moving left.

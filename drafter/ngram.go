@@ -32,10 +32,17 @@ func init() {
 	register("ngram", func(c *Config) (Drafter, error) { return NewNGram(c.Guesses) })
 }
 
-func (d *NGram) Name() string                 { return "ngram" }
+// Name is "ngram".
+func (d *NGram) Name() string { return "ngram" }
+
+// NewSession starts with empty tables.
 func (d *NGram) NewSession() (Session, error) { return &ngramSession{d: d}, nil }
-func (d *NGram) Bytes() int64                 { return d.bytes }
-func (d *NGram) Close() error                 { return nil }
+
+// Bytes is the size of the tables of the longest context, as large as any request has made them.
+func (d *NGram) Bytes() int64 { return d.bytes }
+
+// Close has nothing to free.
+func (d *NGram) Close() error { return nil }
 
 // Propose chains predictions from the last tokens of each round.
 func (d *NGram) Propose(rounds []Round) error {
@@ -75,8 +82,10 @@ func (o *gramOrder) count(key gramKey, id int32) {
 	}
 }
 
+// Close has nothing to free.
 func (s *ngramSession) Close() {}
 
+// Committed counts the tokens in the tables.
 func (s *ngramSession) Committed(ids []int32) {
 	for _, id := range ids {
 		s.update(id)

@@ -31,10 +31,17 @@ func NewRandom(vocab int, seed uint64) *Random {
 	return &Random{vocab: vocab, rng: rand.New(rand.NewPCG(seed, 11))}
 }
 
-func (d *Random) Name() string                 { return "random" }
+// Name is "random".
+func (d *Random) Name() string { return "random" }
+
+// NewSession makes a session that remembers nothing.
 func (d *Random) NewSession() (Session, error) { return noSession{}, nil }
-func (d *Random) Bytes() int64                 { return 0 }
-func (d *Random) Close() error                 { return nil }
+
+// Bytes is 0: nothing is read.
+func (d *Random) Bytes() int64 { return 0 }
+
+// Close has nothing to free.
+func (d *Random) Close() error { return nil }
 
 // Propose fills some of every budget.
 func (d *Random) Propose(rounds []Round) error {
@@ -85,10 +92,17 @@ type Adversarial struct{ vocab int32 }
 // NewAdversarial makes the drafter for ids below vocab.
 func NewAdversarial(vocab int) *Adversarial { return &Adversarial{vocab: int32(vocab)} }
 
-func (d *Adversarial) Name() string                 { return "adversarial" }
+// Name is "adversarial".
+func (d *Adversarial) Name() string { return "adversarial" }
+
+// NewSession makes a session that remembers nothing.
 func (d *Adversarial) NewSession() (Session, error) { return noSession{}, nil }
-func (d *Adversarial) Bytes() int64                 { return 0 }
-func (d *Adversarial) Close() error                 { return nil }
+
+// Bytes is 0: nothing is read.
+func (d *Adversarial) Bytes() int64 { return 0 }
+
+// Close has nothing to free.
+func (d *Adversarial) Close() error { return nil }
 
 // Propose steps through the vocabulary, skipping recent tokens.
 func (d *Adversarial) Propose(rounds []Round) error {
@@ -110,5 +124,8 @@ func (d *Adversarial) Propose(rounds []Round) error {
 // noSession remembers nothing.
 type noSession struct{}
 
+// Committed keeps nothing.
 func (noSession) Committed([]int32) {}
-func (noSession) Close()            {}
+
+// Close has nothing to free.
+func (noSession) Close() {}

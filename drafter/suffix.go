@@ -32,10 +32,16 @@ func init() {
 	register("suffix", func(c *Config) (Drafter, error) { return NewSuffix(c.Corpus) })
 }
 
+// Name is "suffix".
 func (d *Suffix) Name() string { return "suffix" }
+
+// Bytes is the size of the corpus's automaton, 0 without one.
 func (d *Suffix) Bytes() int64 { return d.bytes }
+
+// Close has nothing to free.
 func (d *Suffix) Close() error { return nil }
 
+// NewSession starts an empty automaton for the request's own text.
 func (d *Suffix) NewSession() (Session, error) {
 	return &suffixSession{d: d, own: newAutomaton()}, nil
 }
@@ -68,8 +74,10 @@ type suffixSession struct {
 	corpus suffixMatch
 }
 
+// Close has nothing to free.
 func (s *suffixSession) Close() {}
 
+// Committed extends the request's automaton and follows the tokens in the corpus.
 func (s *suffixSession) Committed(ids []int32) {
 	for _, id := range ids {
 		s.match, s.end = s.own.extend(id)

@@ -26,6 +26,7 @@ func (d *Union) Name() string {
 	return strings.Join(names, "+")
 }
 
+// Bytes adds up those of the parts, which all draft in every round.
 func (d *Union) Bytes() (n int64) {
 	for _, part := range d.drafters {
 		n += part.Bytes()
@@ -45,8 +46,10 @@ func (d *Union) Counts() (sum Counts) {
 	return sum
 }
 
+// Close closes every part and returns the first error.
 func (d *Union) Close() error { return closeAll(d.drafters) }
 
+// NewSession opens a session of each part; when one fails, those before it are closed.
 func (d *Union) NewSession() (Session, error) {
 	s := &unionSession{parts: make([]unionPart, len(d.drafters))}
 	for i, part := range d.drafters {
@@ -106,12 +109,14 @@ type unionPart struct {
 	at      []int32 // (nodes) place in the merged tree, -1: left out
 }
 
+// Committed tells every part.
 func (s *unionSession) Committed(ids []int32) {
 	for i := range s.parts {
 		s.parts[i].session.Committed(ids)
 	}
 }
 
+// Close closes the sessions of all parts.
 func (s *unionSession) Close() {
 	for i := range s.parts {
 		s.parts[i].session.Close()

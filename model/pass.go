@@ -36,6 +36,7 @@ type NaNError struct {
 	Layer int     // the first layer after which such values appear; -1: in the embedding, Config.Layers: in the output
 }
 
+// Error names the rows and the place where such values were first seen.
 func (e *NaNError) Error() string {
 	where := fmt.Sprintf("after layer %d", e.Layer)
 	if e.Layer < 0 {

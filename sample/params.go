@@ -73,6 +73,7 @@ type ParamError struct {
 	Want  string
 }
 
+// Error names the setting, its value and what is right.
 func (e *ParamError) Error() string {
 	return fmt.Sprintf("%s is %v: it must be %s", e.Field, e.Value, e.Want)
 }

@@ -54,8 +54,10 @@ type Error struct {
 	err  error // what Msg says, where it is an error of its own
 }
 
+// Unwrap returns the error that Msg says, nil where it is not an error of its own.
 func (e *Error) Unwrap() error { return e.err }
 
+// Error gives the line in the template, where it is known, and what is wrong.
 func (e *Error) Error() string {
 	if e.Line == 0 {
 		return "chat template: " + e.Msg
@@ -66,6 +68,7 @@ func (e *Error) Error() string {
 // RaisedError carries the text that a template gave to raise_exception: a request it does not accept.
 type RaisedError struct{ Message string }
 
+// Error returns the template's own text.
 func (e *RaisedError) Error() string { return e.Message }
 
 // Compile parses a template. It fails on what jinja2 refuses, on statements that have no meaning in a chat template

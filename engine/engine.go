@@ -135,6 +135,7 @@ func (e *Engine) size() error {
 		return err
 	}
 	e.cache, e.idleBlocks = cache, cache.FreeBlocks()
+	e.opts.NoPrefix = e.opts.NoPrefix || e.encodes()
 	if err := e.openDrafter(); err != nil {
 		cache.Close()
 		return err
@@ -226,6 +227,9 @@ func (e *Engine) Submit(ctx context.Context, req Request) (*Ticket, error) {
 func (e *Engine) SubmitChoices(ctx context.Context, req Request, n int, each func(i int, choice *Request)) ([]*Ticket, error) {
 	if n < 1 || n > MaxChoices {
 		return nil, fmt.Errorf("n: %d choices, want 1 to %d", n, MaxChoices)
+	}
+	if n > 1 && e.encodes() {
+		return nil, fmt.Errorf("n: %d choices: %w", n, errEncoder)
 	}
 	runs, tickets := make([]*run, n), make([]*Ticket, n)
 	for i := range n {

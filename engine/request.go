@@ -109,6 +109,7 @@ func (t *Ticket) Stats() Stats {
 type run struct {
 	Request
 	ctx     context.Context
+	input   []int32 // what the encoder reads; nil without one
 	ids     []int32 // prompt and every emitted token
 	others  []*run  // the other choices, until this one has the prompt's last logits
 	seq     *kvcache.Seq

@@ -58,10 +58,12 @@ func (e *Engine) newRun(ctx context.Context, req Request) (*run, error) {
 	if req.EOG == nil {
 		req.EOG = e.model.Config().EOS
 	}
-	r := &run{Request: req, ctx: ctx, sampler: sampler, arrived: time.Now(), limit: len(req.Prompt) + req.MaxTokens}
-	r.ids = append(make([]int32, 0, len(req.Prompt)+min(req.MaxTokens, 256)), req.Prompt...)
-	r.out = make(chan Token, min(req.MaxTokens+1, outBuffer))
-	r.stats.PromptTokens = len(req.Prompt)
+	r := &run{Request: req, ctx: ctx, sampler: sampler, arrived: time.Now()}
+	r.stats.PromptTokens = len(r.Prompt)
+	e.toEncoder(r)
+	r.limit = len(r.Prompt) + r.MaxTokens
+	r.ids = append(make([]int32, 0, len(r.Prompt)+min(r.MaxTokens, 256)), r.Prompt...)
+	r.out = make(chan Token, min(r.MaxTokens+1, outBuffer))
 	return r, nil
 }
 
@@ -212,6 +214,9 @@ func (e *Engine) add(p *plan, r *run, n int) {
 // whether r may run; when it may not, r itself has gone back to the queue.
 func (e *Engine) reserve(r *run, n int) bool {
 	for {
+		if !e.encode(r) {
+			return false
+		}
 		err := r.seq.Reserve(n)
 		if err == nil {
 			return true
@@ -262,6 +267,7 @@ func (e *Engine) preempt(r *run) {
 // drop takes r out of the running set and frees its blocks.
 func (e *Engine) drop(r *run) {
 	r.endSession()
+	e.model.Forget(r.seq)
 	if e.opts.NoPrefix {
 		r.seq.Free()
 	} else {

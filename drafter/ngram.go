@@ -38,7 +38,7 @@ func (d *NGram) Name() string { return "ngram" }
 // NewSession starts with empty tables.
 func (d *NGram) NewSession() (Session, error) { return &ngramSession{d: d}, nil }
 
-// Bytes is the size of the tables of the longest context, as large as any request has made them.
+// Bytes is the size of the tables of the shortest n-grams, as large as any request has made them.
 func (d *NGram) Bytes() int64 { return d.bytes }
 
 // Close has nothing to free.

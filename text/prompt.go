@@ -45,12 +45,18 @@ func (t *Text) PromptInput(ctx context.Context, in chat.Input) ([]int32, error) 
 		in.EOS = t.EOS
 	}
 	s, err := t.Template.RenderContext(ctx, in)
-	var raised *chat.RaisedError
-	if errors.As(err, &raised) {
-		return nil, fmt.Errorf("the model's chat template refuses the conversation: %w", err)
-	}
 	if err != nil {
-		return nil, err
+		return nil, TemplateError(err)
 	}
 	return t.Tokenizer.EncodePrompt(s), nil
+}
+
+// TemplateError returns an error of a template's Render for people to read: a *chat.RaisedError, which has nothing but the
+// template's own text, is wrapped in one that says where the text is from. Others stay as they are.
+func TemplateError(err error) error {
+	var raised *chat.RaisedError
+	if errors.As(err, &raised) {
+		return fmt.Errorf("the model's chat template refuses the conversation: %w", err)
+	}
+	return err
 }

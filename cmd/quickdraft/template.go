@@ -33,7 +33,8 @@ func (o *templateFlags) render(ctx context.Context, f *modelFlags) (string, erro
 	if err != nil {
 		return "", err
 	}
-	return template.RenderContext(ctx, in)
+	s, err := template.RenderContext(ctx, in)
+	return s, text.TemplateError(err)
 }
 
 // compile returns the template and fills the texts of BOS and EOS in.

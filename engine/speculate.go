@@ -57,6 +57,9 @@ func (e *Engine) openDrafter() (err error) {
 	if o.Drafter == nil && o.Open != nil {
 		o.Drafter, err = o.Open(e.model)
 	}
+	if err == nil && o.Drafter != nil && e.encodes() {
+		return fmt.Errorf("speculation: %w", errEncoder)
+	}
 	return err
 }
 

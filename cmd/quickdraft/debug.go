@@ -17,6 +17,7 @@ import (
 
 	"quickdraft/asm/cpu"
 	"quickdraft/engine"
+	"quickdraft/kvcache"
 	"quickdraft/model"
 	"quickdraft/sample"
 	"quickdraft/text"
@@ -47,7 +48,7 @@ func parseIDs(s string) ([]int32, error) {
 
 func debugLogits() *cobra.Command {
 	var f modelFlags
-	var idList string
+	var idList, decoderList string
 	var top, chunk int
 	cmd := &cobra.Command{
 		Use: "logits", Short: "Print the logits of every position of a token sequence as JSON", Args: cobra.NoArgs,
@@ -60,11 +61,18 @@ func debugLogits() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return writeLogits(path, &f, ids, top, chunk)
+			var decoder []int32
+			if decoderList != "" {
+				if decoder, err = parseIDs(decoderList); err != nil {
+					return err
+				}
+			}
+			return writeLogits(path, &f, ids, decoder, top, chunk)
 		},
 	}
 	f.add(cmd)
 	cmd.Flags().StringVar(&idList, "ids", "", "token ids, separated by commas")
+	cmd.Flags().StringVar(&decoderList, "decoder-ids", "", "with an encoder-decoder, whose encoder reads --ids: what the decoder is fed after its start token")
 	cmd.Flags().IntVar(&top, "top", 0, "print the N highest logits of a position, with their ids, instead of all")
 	cmd.Flags().IntVar(&chunk, "chunk", 64, "tokens fed in one pass")
 	return cmd
@@ -76,8 +84,8 @@ type topLogit struct {
 	Logit float32 `json:"logit"`
 }
 
-// writeLogits feeds ids in chunks and prints a row a position.
-func writeLogits(path string, f *modelFlags, ids []int32, top, chunk int) error {
+// writeLogits feeds ids in chunks and prints a row a position: of the decoder's, where the model has an encoder for ids.
+func writeLogits(path string, f *modelFlags, ids, decoder []int32, top, chunk int) error {
 	if chunk < 1 || chunk > model.DefaultMaxBatch {
 		return &usageError{fmt.Errorf("--chunk %d: want 1 to %d", chunk, model.DefaultMaxBatch)}
 	}
@@ -89,15 +97,31 @@ func writeLogits(path string, f *modelFlags, ids []int32, top, chunk int) error 
 		return err
 	}
 	defer m.Close()
+	input, encodes := ids, m.Config().EncoderLayers > 0
+	if encodes {
+		ids = append([]int32{m.Config().DecoderStart}, decoder...)
+	} else if decoder != nil {
+		return &usageError{fmt.Errorf("--decoder-ids: %s has no encoder", path)}
+	}
 	cache, err := m.NewCache(len(ids)/16 + 1)
 	if err != nil {
 		return err
 	}
 	defer cache.Close()
 	seq := cache.NewSeq()
+	if encodes {
+		if err := m.Encode(seq, input); err != nil {
+			return err
+		}
+	}
 	if err := seq.Reserve(len(ids)); err != nil {
 		return err
 	}
+	return feedLogits(m, seq, ids, top, chunk)
+}
+
+// feedLogits runs ids through the model and prints their logits.
+func feedLogits(m *model.Model, seq *kvcache.Seq, ids []int32, top, chunk int) error {
 	w := bufio.NewWriter(os.Stdout)
 	fmt.Fprintf(w, `{"n_vocab":%d,"logits":[`, m.Config().Vocab)
 	for at := 0; at < len(ids); at += chunk {

@@ -157,6 +157,10 @@ func (s *specFlags) options(ctx context.Context, target string, t *text.Text, ba
 		return o, err
 	}
 	o.Open = func(m *model.Model) (drafter.Drafter, error) {
+		if m.Config().EncoderLayers > 0 && draft == "" && !s.flags.Changed("spec-type") {
+			s.method = specNone // nobody asked for guesses, and this model takes none
+			return nil, nil
+		}
 		d, err := s.open(m, target, t, draft, bigger, base)
 		if err != nil {
 			s.close()

@@ -213,6 +213,9 @@ func generateIDs(ctx context.Context, e *engine.Engine, ids []int32, n int) erro
 		}
 		out.IDs = append(out.IDs, id)
 	}
+	if len(out.IDs) < n {
+		fmt.Fprintf(os.Stderr, "the context of %d tokens (-c) is full after %d of %d\n", e.ContextLen(), len(out.IDs), n)
+	}
 	return json.NewEncoder(os.Stdout).Encode(out)
 }
 

@@ -5,6 +5,9 @@
 // first. Blocks whose tokens are known stay behind as a prefix cache until their memory is needed (see Seq.Adopt). The
 // content of a block is float16 (or float32 when asked for), laid out for the attention of package tensor (see
 // tensor.KVView).
+//
+// For a single stream there is Config.Contiguous: the same calls, but the rows lie in memory in the order of their positions,
+// and one sequence at a time holds them. Content and views are the same, and so are the results of attention.
 package kvcache
 
 import (
@@ -29,6 +32,7 @@ type Config struct {
 	WindowBlocks             int   // capacity of the layers that have a window; 0 for Blocks
 	F32                      bool  // keep float32 instead of float16, for comparison with other implementations
 	K8, V8                   bool  // keep keys, values in 8 bits instead of float16
+	Contiguous               bool  // keep one sequence in order; see Cache.Contiguous
 }
 
 // Cache is a pool of blocks. It is for one goroutine, like the sequences made from it.
@@ -78,7 +82,6 @@ func New(cfg Config) (*Cache, error) {
 		return nil, fmt.Errorf("kvcache: %d blocks of %d layers: %w", cfg.Blocks, cfg.Layers, err)
 	}
 	c := &Cache{cfg: cfg, layers: make([]layer, cfg.Layers), pages: pages}
-	c.prefix.init()
 	data := pages.Data
 	for i := range c.layers {
 		l := &c.layers[i]
@@ -86,6 +89,7 @@ func New(cfg Config) (*Cache, error) {
 		l.v, data = newStore(data, cfg.format(cfg.V8), cfg.blocks(i), &cfg)
 		l.pool = c.poolOf(cfg.window(i), cfg.blocks(i))
 	}
+	c.prefix.init(cfg.Blocks, len(c.pools))
 	return c, nil
 }
 
@@ -102,6 +106,12 @@ func (c *Cache) poolOf(window, blocks int) int {
 
 // Close gives the memory back; the cache, its sequences and their views must not be used afterwards.
 func (c *Cache) Close() { c.pages.Free() }
+
+// Contiguous reports whether the cache keeps one sequence in order. Block i of it has number i, modulo the capacity where
+// windows make a ring of it, so nothing has to be searched or copied. While a sequence holds blocks, Reserve and Restore are
+// refused to others and Adopt finds nothing for them; Fork panics. What a released sequence leaves is found by Adopt up to
+// the first block that a later one has overwritten.
+func (c *Cache) Contiguous() bool { return c.cfg.Contiguous }
 
 // Blocks is the capacity in blocks.
 func (c *Cache) Blocks() int { return c.cfg.Blocks }

@@ -1,6 +1,7 @@
 package kvcache
 
 import (
+	"fmt"
 	"hash/fnv"
 	"math"
 	"math/rand/v2"
@@ -133,6 +134,11 @@ func (m *model) check(t require.TestingT, appended []row) {
 			want = max(len(m.rows)+1-w, 0) / BlockTokens * BlockTokens
 		}
 		require.Equal(t, want, view.First)
+		if capacity := int32(cfg.blocks(layer)); cfg.Contiguous {
+			for i, b := range view.Blocks {
+				require.Equal(t, (int32(view.First/BlockTokens)+int32(i))%capacity, b, "the place of block %d", i)
+			}
+		}
 		for pos := view.First; pos < view.Len; pos++ {
 			block := int(view.Blocks[(pos-view.First)/BlockTokens])
 			at := block * width * BlockTokens
@@ -169,8 +175,13 @@ func (m *model) append(rows []row) {
 func (m *model) grow(t *rapid.T, n, accepted, junk int) {
 	width := m.seq.cache.cfg.KVHeads * m.seq.cache.cfg.HeadDim * m.seq.cache.cfg.Layers
 	free := freeOf(m.seq.cache)
-	if err := m.seq.Reserve(n + junk); err != nil {
-		require.ErrorContains(t, err, "are free")
+	taken := m.seq.cache.taken(m.seq)
+	if err := m.seq.Reserve(n + junk); err != nil || taken {
+		want := "are free"
+		if taken {
+			want = "in a contiguous cache, which another sequence of"
+		}
+		require.ErrorContains(t, err, want)
 		require.Equal(t, free, freeOf(m.seq.cache), "a refusal takes nothing")
 		return
 	}
@@ -216,8 +227,10 @@ func (m *model) truncate(t *rapid.T, n int) {
 
 // adopt fills an empty sequence from the prefix cache.
 func (m *model) adopt(t *rapid.T, ids []int32) int {
+	taken := m.seq.cache.taken(m.seq)
 	n := m.seq.Adopt(ids)
 	require.LessOrEqual(t, n, len(ids))
+	require.False(t, taken && n > 0)
 	cfg := m.seq.cache.cfg
 	m.ids, m.rows = append([]int32(nil), ids[:n]...), nil
 	for i := range n {
@@ -251,6 +264,7 @@ func againstModel(t *rapid.T, hash func(uint64, []int32) uint64) {
 	case 3:
 		cfg.V8 = true
 	}
+	cfg.Contiguous = rapid.Bool().Draw(t, "contiguous")
 	c, err := New(cfg)
 	require.NoError(t, err)
 	defer c.Close()
@@ -263,6 +277,9 @@ func againstModel(t *rapid.T, hash func(uint64, []int32) uint64) {
 	var known []int32 // some published tokens
 	for range rapid.IntRange(1, 40).Draw(t, "steps") {
 		i := rapid.IntRange(0, 3).Draw(t, "sequence")
+		if cfg.Contiguous && len(c.live) > 0 && rapid.IntRange(0, 9).Draw(t, "other") > 0 {
+			i = slices.IndexFunc(models, func(m *model) bool { return m.seq == c.live[0] })
+		}
 		m := models[i]
 		switch rapid.SampledFrom([]string{"grow", "grow", "grow", "tree", "truncate", "fork", "publish", "release", "adopt", "free"}).Draw(t, "op") {
 		case "grow":
@@ -274,6 +291,10 @@ func againstModel(t *rapid.T, hash func(uint64, []int32) uint64) {
 		case "truncate":
 			m.truncate(t, rapid.IntRange(0, len(m.rows)).Draw(t, "length"))
 		case "fork":
+			if cfg.Contiguous {
+				require.PanicsWithValue(t, fmt.Sprintf("kvcache: fork of %d tokens in a contiguous cache, which holds one sequence", len(m.rows)), func() { m.seq.Fork() })
+				break
+			}
 			j := (i + 1) % 4
 			models[j].seq.Free()
 			models[j] = &model{seq: m.seq.Fork(), ids: m.ids[:len(m.ids):len(m.ids)], rows: m.rows[:len(m.rows):len(m.rows)]}

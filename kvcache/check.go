@@ -90,7 +90,10 @@ func (c *Cache) checkNodes(tails map[*node]int) error {
 	full, stack := 0, []*node{&c.prefix.root}
 	for len(stack) > 0 {
 		n := stack[len(stack)-1]
-		stack = append(stack[:len(stack)-1], n.children...)
+		stack = stack[:len(stack)-1]
+		for c := n.children; c != nil; c = c.sibling {
+			stack = append(stack, c)
+		}
 		nBlocks := 0
 		for i, b := range n.blocks {
 			if b >= 0 {
@@ -105,7 +108,7 @@ func (c *Cache) checkNodes(tails map[*node]int) error {
 		if nBlocks != n.nBlocks || tails[n] != n.nTails {
 			return fmt.Errorf("kvcache: prefix with %d blocks and %d tails, counted as %d and %d", nBlocks, tails[n], n.nBlocks, n.nTails)
 		}
-		if nBlocks == 0 && n.nTails == 0 && len(n.children) == 0 {
+		if nBlocks == 0 && n.nTails == 0 && n.children == nil {
 			return fmt.Errorf("kvcache: prefix of %d tokens that nothing needs", n.nTokens)
 		}
 		if n.nTokens == BlockTokens {

@@ -77,19 +77,34 @@ func (p *pool) release(b int32) {
 // writable reports whether the one holder of a block may write into it.
 func (p *pool) writable(b int32) bool { return p.refs[b] == 1 && p.node[b] == nil }
 
-// take returns a block with one holder, evicting the idle one that was used longest ago when none is free. There must be
-// an available one.
-func (c *Cache) take(pool int) int32 {
+// take returns a block for place j of a sequence, with one holder. In a contiguous cache it is the block of that place;
+// elsewhere a free one, or when there is none the idle one that was used longest ago. There must be an available one.
+func (c *Cache) take(pool, j int) int32 {
 	p := c.pools[pool]
-	if len(p.free) == 0 {
-		b := p.oldest()
+	b := int32(j % len(p.refs))
+	switch {
+	case c.cfg.Contiguous:
+	case len(p.free) > 0:
+		b = p.free[len(p.free)-1]
+	default:
+		b = p.oldest()
+	}
+	if p.node[b] != nil {
 		p.wake(b)
 		c.forget(pool, b)
-		p.free = append(p.free, b)
+	} else {
+		p.unfree(b)
 	}
-	n := len(p.free) - 1
-	b := p.free[n]
-	p.free = p.free[:n]
 	p.refs[b] = 1
 	return b
+}
+
+// unfree takes a block out of the free ones. Those of a contiguous cache are freed and taken in opposite orders, so that the
+// search ends early there too.
+func (p *pool) unfree(b int32) {
+	i := len(p.free) - 1
+	for p.free[i] != b {
+		i--
+	}
+	p.free = append(p.free[:i], p.free[i+1:]...)
 }

@@ -16,7 +16,8 @@ type prefixes struct {
 // whose tail it is.
 type node struct {
 	parent   *node
-	children []*node
+	children *node // the first, linked by sibling
+	sibling  *node
 	next     *node
 	hash     uint64
 	tokens   [BlockTokens]int32
@@ -26,8 +27,16 @@ type node struct {
 	nTails   int     // sequences whose tail this is
 }
 
-func (t *prefixes) init() {
-	t.index, t.hash = map[uint64]*node{}, chainHash
+// init makes the nodes of a full cache at once, a few hundred bytes a block: publishing while tokens are decoded allocates
+// nothing then.
+func (t *prefixes) init(blocks, pools int) {
+	t.index, t.hash = make(map[uint64]*node, blocks), chainHash
+	nodes, numbers := make([]node, blocks), make([]int32, blocks*pools)
+	for i := range nodes {
+		n := &nodes[i]
+		n.blocks, numbers = numbers[:pools:pools], numbers[pools:]
+		n.next, t.spare = t.spare, n
+	}
 }
 
 // chainHash mixes the tokens of a block into the hash of the blocks before it.
@@ -50,14 +59,14 @@ func (t *prefixes) child(parent *node, tokens []int32) *node {
 	return nil
 }
 
-// closest returns the child that shares the most tokens, at least one, with the given ones, and how many.
+// closest returns the child with a block that shares the most tokens, at least one, with the given ones, and how many.
 func (n *node) closest(tokens []int32) (best *node, shared int) {
-	for _, c := range n.children {
+	for c := n.children; c != nil; c = c.sibling {
 		k := 0
 		for k < min(len(tokens), c.nTokens) && c.tokens[k] == tokens[k] {
 			k++
 		}
-		if k > shared {
+		if k > shared && c.nBlocks > 0 {
 			best, shared = c, k
 		}
 	}
@@ -73,10 +82,10 @@ func (t *prefixes) add(parent *node, tokens []int32, pools int) *node {
 		t.spare = n.next
 	}
 	n.parent, n.next, n.nTokens = parent, nil, copy(n.tokens[:], tokens)
+	parent.children, n.sibling = n, parent.children
 	for i := range n.blocks {
 		n.blocks[i] = -1
 	}
-	parent.children = append(parent.children, n)
 	if n.nTokens == BlockTokens {
 		n.hash = t.hash(parent.hash, tokens)
 		n.next, t.index[n.hash] = t.index[n.hash], n
@@ -86,9 +95,13 @@ func (t *prefixes) add(parent *node, tokens []int32, pools int) *node {
 
 // prune removes a node that nothing needs any more, and then its ancestors.
 func (t *prefixes) prune(n *node) {
-	for n != &t.root && n.nBlocks == 0 && n.nTails == 0 && len(n.children) == 0 {
+	for n != &t.root && n.nBlocks == 0 && n.nTails == 0 && n.children == nil {
 		parent := n.parent
-		parent.children = slices.DeleteFunc(parent.children, func(c *node) bool { return c == n })
+		at := &parent.children
+		for *at != n {
+			at = &(*at).sibling
+		}
+		*at = n.sibling
 		if n.nTokens == BlockTokens {
 			t.unlink(n)
 		}
@@ -154,10 +167,13 @@ func (s *Seq) end() *node {
 }
 
 // Adopt makes an empty sequence hold the longest cached prefix of ids and returns its length. The prefix may end inside a
-// block, whose rest is copied when it is written.
+// block, whose rest is copied when it is written. While another sequence holds a contiguous cache, there is none.
 func (s *Seq) Adopt(ids []int32) int {
 	if s.length > 0 {
 		panic("kvcache: adopt by a sequence that is not empty")
+	}
+	if s.cache.taken(s) {
+		return 0
 	}
 	t := &s.cache.prefix
 	n := &t.root
@@ -169,13 +185,13 @@ func (s *Seq) Adopt(ids []int32) int {
 		n = c
 		s.setTail(n, s.nodes+1)
 	}
-	part, shared := n.closest(ids[s.nodes*BlockTokens:])
-	if part == nil || !s.hold(part, shared) {
-		for s.nodes > 0 && !s.hold(nil, 0) {
-			s.climb()
+	for {
+		part, shared := s.end().closest(ids[s.nodes*BlockTokens:])
+		if part != nil && s.hold(part, shared) || s.nodes > 0 && s.hold(nil, 0) || s.nodes == 0 {
+			return s.length
 		}
+		s.climb()
 	}
-	return s.length
 }
 
 // hold takes the blocks of the tail's path, and of a partial block after it, unless one that is needed was evicted. What

@@ -171,10 +171,9 @@ func (c *Cache) read(r *sumReader, s *Seq, seal [sha256.Size]byte) ([]int32, err
 	for i := range ids {
 		ids[i] = int32(binary.LittleEndian.Uint32(raw[4*i:]))
 	}
-	if err := s.Reserve(int(n)); err != nil {
+	if err := s.extend(int(n)); err != nil {
 		return nil, err
 	}
-	s.length = int(n)
 	for i, p := range c.pools {
 		first := int64(binary.LittleEndian.Uint32(raw[4*(int(n)+i):]))
 		if first > int64(p.firstSeen(int(n))) {
@@ -193,4 +192,25 @@ func (c *Cache) read(r *sumReader, s *Seq, seal [sha256.Size]byte) ([]int32, err
 		return nil, fmt.Errorf("%w: checksum %x, computed %x, %d bytes after it", ErrDamaged, got, want, r.left)
 	}
 	return ids, nil
+}
+
+// extend makes an empty sequence n tokens long, whose content is still to come. It goes in steps, so that layers with a window
+// need room for that only.
+func (s *Seq) extend(n int) error {
+	if s.cache.taken(s) {
+		return s.cache.errTaken(n)
+	}
+	for _, p := range s.cache.pools {
+		if need := blocksFor(n); p.window == 0 && need > p.available() {
+			return fmt.Errorf("kvcache: %d tokens need %d blocks of %d tokens, %d of %d are free", n, need, BlockTokens, p.available(), len(p.refs))
+		}
+	}
+	for s.length < n {
+		step := min(Slack, n-s.length)
+		if err := s.Reserve(step); err != nil {
+			return err
+		}
+		s.Commit(step)
+	}
+	return nil
 }

@@ -36,7 +36,7 @@ func (c *Cache) NewSeq() *Seq {
 func (s *Seq) Len() int { return s.length }
 
 // Reserve makes room for n more tokens after the committed ones, in blocks that belong to this sequence alone. The error
-// says how many blocks are missing; the sequence is unchanged then.
+// says how many blocks are missing, or that another sequence holds a contiguous cache; the sequence is unchanged then.
 func (s *Seq) Reserve(n int) error {
 	if n < 0 {
 		return fmt.Errorf("kvcache: reserve of %d tokens, must not be negative", n)
@@ -45,6 +45,9 @@ func (s *Seq) Reserve(n int) error {
 		return nil
 	}
 	c := s.cache
+	if c.taken(s) {
+		return c.errTaken(n)
+	}
 	total := blocksFor(s.length + n)
 	for i, p := range c.pools {
 		need := max(total-len(s.tables[i].blocks), 0)
@@ -59,7 +62,7 @@ func (s *Seq) Reserve(n int) error {
 	for i := range c.pools {
 		t := &s.tables[i]
 		for len(t.blocks) < total {
-			t.blocks = append(t.blocks, c.take(i))
+			t.blocks = append(t.blocks, c.take(i, len(t.blocks)))
 		}
 		s.own(i)
 	}
@@ -75,19 +78,26 @@ func (s *Seq) partial(pool int) (block int32, ok bool) {
 	return s.tables[pool].blocks[s.length/BlockTokens], true
 }
 
-// own makes the partial block of a pool writable: a shared one is copied, and so is a cached one unless no block is left;
-// then the prefix cache loses it.
+// taken reports whether a sequence other than s holds a contiguous cache.
+func (c *Cache) taken(s *Seq) bool { return c.cfg.Contiguous && len(c.live) > 0 && c.live[0] != s }
+
+func (c *Cache) errTaken(n int) error {
+	return fmt.Errorf("kvcache: reserve of %d tokens in a contiguous cache, which another sequence of %d tokens holds", n, c.live[0].length)
+}
+
+// own makes the partial block of a pool writable: a shared one is copied, and so is a cached one unless no block is left or
+// the block has to stay in its place; then the prefix cache loses it.
 func (s *Seq) own(pool int) {
 	c, p := s.cache, s.cache.pools[pool]
 	b, ok := s.partial(pool)
 	if !ok || p.writable(b) {
 		return
 	}
-	if p.refs[b] == 1 && p.available() == 0 {
+	if p.refs[b] == 1 && (c.cfg.Contiguous || p.available() == 0) {
 		c.forget(pool, b)
 		return
 	}
-	copied := c.take(pool)
+	copied := c.take(pool, s.length/BlockTokens)
 	c.copyBlock(pool, copied, b)
 	s.tables[pool].blocks[s.length/BlockTokens] = copied
 	p.release(b)
@@ -182,8 +192,12 @@ func (s *Seq) Truncate(n int) int {
 // Free gives all blocks back; the sequence is empty afterwards and may be used again.
 func (s *Seq) Free() { s.Truncate(0) }
 
-// Fork returns a new sequence with the same committed tokens. The two share their blocks until one writes.
+// Fork returns a new sequence with the same committed tokens. The two share their blocks until one writes. A contiguous
+// cache has no place for a second sequence: there Fork panics.
 func (s *Seq) Fork() *Seq {
+	if s.cache.cfg.Contiguous {
+		panic(fmt.Sprintf("kvcache: fork of %d tokens in a contiguous cache, which holds one sequence", s.length))
+	}
 	f := s.cache.NewSeq()
 	f.length = s.length
 	f.setTail(s.tail, s.nodes)

@@ -58,6 +58,8 @@ func (e *Engine) Beams(ctx context.Context, req Request, o BeamOptions) ([]Beam,
 		return nil, fmt.Errorf("length_penalty: %v, want -8 to 8", o.LengthPenalty)
 	case e.encodes():
 		return nil, fmt.Errorf("num_beams: %d: %w", o.Beams, errEncoder)
+	case e.opts.Contiguous:
+		return nil, fmt.Errorf("num_beams: %d: not with a contiguous KV cache, which holds one sequence", o.Beams)
 	case req.MaxTokens == 0:
 		return nil, fmt.Errorf("max_tokens: 0 tokens leave nothing to search")
 	}

@@ -21,15 +21,21 @@ import (
 
 // Options configure an engine. Zero values mean the defaults named here.
 type Options struct {
-	Context    int                     // tokens a request may hold, prompt and answer; default the model's, at most 4096 unless set
-	Threads    int                     // default machine.Threads()
-	KVTokens   int                     // tokens the KV cache holds over all requests; default Context
-	MaxRunning int                     // requests in flight; default 16
-	QueueLimit int                     // requests waiting beside them; default 1024
-	Chunk      int                     // most tokens in one pass; default 512
-	Spec       SpecOptions             // guessing ahead
-	CacheTypeK string                  // format of the keys in the KV cache: "f16", the default, or "q8_0"
-	CacheTypeV string                  // format of the values
+	Context    int // tokens a request may hold, prompt and answer; default the model's, at most 4096 unless set
+	Threads    int // default machine.Threads()
+	KVTokens   int // tokens the KV cache holds over all requests; default Context
+	MaxRunning int // requests in flight; default 16
+	QueueLimit int // requests waiting beside them; default 1024
+	Chunk      int // most tokens in one pass; default 512
+	// StallTarget is how long a pass may take that carries tokens of prompts beside running answers, which wait for it:
+	// prompts get as many tokens of it as recent passes say. Default 200 ms. Without running answers passes are full.
+	StallTarget time.Duration
+	Spec        SpecOptions // guessing ahead
+	CacheTypeK  string      // format of the keys in the KV cache: "f16", the default, or "q8_0"
+	CacheTypeV  string      // format of the values
+	// Contiguous keeps the KV cache in the order of positions, for one request at a time: MaxRunning is 1, choices follow one
+	// another, and Beams is refused. The prefix cache knows what the last requests left in place.
+	Contiguous bool
 	NoPrefix   bool                    // forget the KV of finished requests instead of looking for their prefixes in new ones
 	SelfCheck  bool                    // verify the KV cache whenever the engine is idle, and panic: for tests
 	F32        bool                    // float32 weights and activations throughout, for comparison
@@ -47,6 +53,7 @@ type Engine struct {
 	contextLen int
 	idleBlocks int // free KV blocks without a request
 	forward    func(*model.Batch) (tensor.F32, error)
+	now        func() time.Time  // for what paces passes
 	samples    *sample.Workspace // of all samplers, which only the loop uses
 
 	mu     sync.Mutex
@@ -83,8 +90,9 @@ func Open(path string, o Options) (*Engine, error) {
 		return nil, err
 	}
 	e := &Engine{
-		model: m, pool: pool, opts: o, done: make(chan struct{}), forward: m.Forward, samples: sample.NewWorkspace(m.Config().Vocab),
+		model: m, pool: pool, opts: o, done: make(chan struct{}), forward: m.Forward, now: time.Now, samples: sample.NewWorkspace(m.Config().Vocab),
 	}
+	e.passes.target = o.StallTarget
 	e.wake = sync.NewCond(&e.mu)
 	if err := e.size(); err != nil {
 		m.Close()
@@ -97,6 +105,18 @@ func Open(path string, o Options) (*Engine, error) {
 
 // fill puts the defaults in and checks what the caller set.
 func (o *Options) fill() error {
+	if o.Contiguous {
+		if o.MaxRunning > 1 {
+			return fmt.Errorf("running requests: %d with a contiguous KV cache, which holds 1", o.MaxRunning)
+		}
+		o.MaxRunning = 1
+	}
+	if o.StallTarget < 0 {
+		return fmt.Errorf("stall target: %v is negative", o.StallTarget)
+	}
+	if o.StallTarget == 0 {
+		o.StallTarget = 200 * time.Millisecond
+	}
 	for _, f := range []struct {
 		name  string
 		value *int
@@ -167,6 +187,7 @@ func (e *Engine) cacheConfig(blocks int) (kvcache.Config, error) {
 	if eight := cfg.K8 || cfg.V8; eight && (e.opts.F32 || e.model.Config().Arch == "t5") {
 		return cfg, fmt.Errorf("cache type q8_0: not with %s and float32 %v", e.model.Config().Arch, e.opts.F32)
 	}
+	cfg.Contiguous = e.opts.Contiguous
 	window, full := 0, false
 	for _, w := range cfg.Windows {
 		window, full = max(window, w), full || w <= 0
@@ -310,20 +331,21 @@ func (e *Engine) checkIdle() {
 func (e *Engine) Step() bool {
 	e.reap()
 	e.admit()
-	began := time.Now()
+	began := e.now()
 	p := e.schedule()
 	if len(p.batch.Tokens) == 0 {
 		return false
 	}
-	scheduled := time.Now()
+	scheduled := e.now()
 	logits, err := e.forward(&p.batch)
-	ran := time.Now()
+	ran := e.now()
 	if err != nil {
 		e.fail(p, err)
 		return true
 	}
 	e.postprocess(p, logits)
-	e.passes.add(p, scheduled.Sub(began), ran.Sub(scheduled), time.Since(ran))
-	e.passed(p, time.Since(scheduled))
+	end := e.now()
+	e.passes.add(p, scheduled.Sub(began), ran.Sub(scheduled), end.Sub(ran))
+	e.passed(p, end.Sub(scheduled))
 	return true
 }

@@ -6,11 +6,14 @@ import (
 	"math"
 	"math/rand/v2"
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"quickdraft/internal/golden"
+	"quickdraft/kvcache"
 	"quickdraft/model"
 	"quickdraft/sample"
 	"quickdraft/tensor"
@@ -89,19 +92,34 @@ func TestOneAnswerWhateverHappensBeside(t *testing.T) {
 			"preemption":                {KVTokens: 272},
 			"preemption, recomputed":    {KVTokens: 272, NoPrefix: true},
 			"two slots":                 {KVTokens: 512, MaxRunning: 2},
+			"contiguous":                {Contiguous: true},
+			"contiguous, chunks of 7":   {Contiguous: true, Chunk: 7, KVTokens: 512},
+			"small pieces of prompts":   {KVTokens: 4096, StallTarget: time.Nanosecond},
 		} {
 			o.Context = 256
 			t.Run(arch+", "+name, func(t *testing.T) {
 				e := open(t, path, o)
-				for range 2 { // the second time with warm prefixes
+				seqs := map[*kvcache.Seq]bool{} // one for each time that a request starts
+				e.forward = func(b *model.Batch) (tensor.F32, error) {
+					for _, s := range b.Spans {
+						seqs[s.Seq] = true
+					}
+					return e.model.Forward(b)
+				}
+				for round := range 2 { // the second time with warm prefixes
 					var tickets []*Ticket
 					for i := range n {
 						tickets = append(tickets, submit(t, e, lawRequest(i)))
 					}
 					for i, ticket := range tickets {
 						require.Equal(t, want[i], whole(t, ticket), "request %d", i)
+						if o.KVTokens == 4096 {
+							require.Equal(t, round == 1, ticket.Stats().CachedTokens > 0, "a warm prefix")
+						}
 					}
 				}
+				require.NoError(t, e.Close())
+				require.Equal(t, strings.HasPrefix(name, "preemption"), len(seqs) > 2*n, "%d starts", len(seqs))
 			})
 		}
 	}

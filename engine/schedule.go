@@ -135,7 +135,7 @@ func (e *Engine) owed() int {
 func blocksFor(nTokens int) int { return (nTokens + kvcache.BlockTokens - 1) / kvcache.BlockTokens }
 
 // schedule fills the plan: first every decoding request's token, then prompt chunks in order of priority, up to the
-// chunk size. Beside running decodes the prompts' share is smaller, so that answers keep flowing.
+// chunk size. Beside running decodes the prompts' share is what the pace allows, so that answers keep flowing.
 func (e *Engine) schedule() *plan {
 	p := &e.plan
 	p.reset()
@@ -148,7 +148,6 @@ func (e *Engine) schedule() *plan {
 		}
 	}
 	e.propose(e.decoding)
-	nDecoding := 0
 	for _, r := range e.decoding {
 		if len(p.batch.Tokens) == e.opts.Chunk {
 			break
@@ -161,12 +160,9 @@ func (e *Engine) schedule() *plan {
 		} else {
 			e.add(p, r, 1)
 		}
-		nDecoding++
 	}
-	budget := e.opts.Chunk - len(p.batch.Tokens)
-	if nDecoding > 0 {
-		budget = min(budget, e.passes.chunkBeside())
-	}
+	e.passes.decoding = len(p.batch.Tokens)
+	budget := min(e.opts.Chunk-len(p.batch.Tokens), e.passes.chunkBeside())
 	for _, r := range slices.Clone(e.active) {
 		if budget <= 0 {
 			break

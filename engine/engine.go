@@ -65,6 +65,7 @@ type Engine struct {
 
 	active    []*run // admitted, touched by the loop only
 	nSearches int    // beam searches that may hold blocks
+	walked    []*run // what running returned
 	decoding  []*run // of the current pass
 	forks     []*run // of the current item
 	rounds    []drafter.Round
@@ -93,6 +94,7 @@ func Open(path string, o Options) (*Engine, error) {
 		model: m, pool: pool, opts: o, done: make(chan struct{}), forward: m.Forward, now: time.Now, samples: sample.NewWorkspace(m.Config().Vocab),
 	}
 	e.passes.target = o.StallTarget
+	e.specTotals.makeRoom(o.Spec.NMax)
 	e.wake = sync.NewCond(&e.mu)
 	if err := e.size(); err != nil {
 		m.Close()

@@ -58,7 +58,7 @@ func (e *Engine) fork(r *run) []*run {
 			continue
 		}
 		o.seq = r.seq.Fork()
-		o.begin(len(o.Prompt))
+		e.begin(o, len(o.Prompt))
 		e.active = append(e.active, o)
 		forks = append(forks, o)
 	}
@@ -154,7 +154,7 @@ func (e *Engine) end(r *run, why Finish, err error) {
 
 // reap ends the requests whose callers have gone, wherever they are.
 func (e *Engine) reap() {
-	for _, r := range slices.Clone(e.active) {
+	for _, r := range e.running() {
 		if r.ctx.Err() != nil {
 			e.finish(r, FinishCancelled, context.Cause(r.ctx))
 		}
@@ -211,7 +211,7 @@ func (e *Engine) notNumbers(nan *model.NaNError) error {
 
 // abort ends everything; the loop is over afterwards.
 func (e *Engine) abort(err error) {
-	for _, r := range slices.Clone(e.active) {
+	for _, r := range e.running() {
 		e.finish(r, FinishCancelled, err)
 	}
 	e.mu.Lock()

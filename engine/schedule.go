@@ -75,6 +75,14 @@ func (e *Engine) enqueue(r *run) {
 	e.queue[at] = r
 }
 
+// compare is before as an order to sort by.
+func (r *run) compare(o *run) int {
+	if r.before(o) {
+		return -1
+	}
+	return 1
+}
+
 // before orders requests: higher priority first, then arrival.
 func (r *run) before(o *run) bool {
 	if r.Priority != o.Priority {
@@ -110,17 +118,23 @@ func (e *Engine) start(r *run) bool {
 		return false
 	}
 	if r.started.IsZero() {
-		r.begin(cached)
+		e.begin(r, cached)
 	}
 	e.active = append(e.active, r)
 	return true
 }
 
-// begin notes when the first pass came, and the tokens of the prompt that need none. Engine.mu is held.
-func (r *run) begin(cached int) {
+// begin notes when the first pass came, and the tokens of the prompt that need none, and makes room for the answer: its tokens
+// allocate nothing then, and requests that wait do not hold it. Engine.mu is held.
+func (e *Engine) begin(r *run, cached int) {
 	r.started = time.Now()
 	r.stats.Queued = r.started.Sub(r.arrived)
 	r.stats.CachedTokens = cached
+	r.ids = slices.Grow(r.ids, r.limit-len(r.ids))
+	if n := e.opts.Spec.NMax; e.opts.Spec.Drafter != nil {
+		r.stats.Spec.makeRoom(n)
+		r.spec.path = make([]int32, 0, n)
+	}
 }
 
 // owed returns the blocks that admitted requests still need for tokens they already have.
@@ -140,7 +154,7 @@ func (e *Engine) schedule() *plan {
 	p := &e.plan
 	p.reset()
 	e.makeWay()
-	sort.SliceStable(e.active, func(i, j int) bool { return e.active[i].before(e.active[j]) })
+	slices.SortStableFunc(e.active, (*run).compare)
 	e.decoding = e.decoding[:0]
 	for _, r := range e.active {
 		if len(r.pending()) == 1 && !r.paused() {
@@ -163,7 +177,7 @@ func (e *Engine) schedule() *plan {
 	}
 	e.passes.decoding = len(p.batch.Tokens)
 	budget := min(e.opts.Chunk-len(p.batch.Tokens), e.passes.chunkBeside())
-	for _, r := range slices.Clone(e.active) {
+	for _, r := range e.running() {
 		if budget <= 0 {
 			break
 		}
@@ -178,6 +192,12 @@ func (e *Engine) schedule() *plan {
 	return p
 }
 
+// running copies the admitted requests, which may be dropped while the copy is walked through. It is valid until the next call.
+func (e *Engine) running() []*run {
+	e.walked = append(e.walked[:0], e.active...)
+	return e.walked
+}
+
 // makeWay sends answers back to the queue that wait for their readers while other requests wait for a place.
 func (e *Engine) makeWay() {
 	e.mu.Lock()
@@ -186,7 +206,7 @@ func (e *Engine) makeWay() {
 	if !waiting {
 		return
 	}
-	for _, r := range slices.Clone(e.active) {
+	for _, r := range e.running() {
 		if r.paused() {
 			e.preempt(r)
 		}

@@ -26,3 +26,8 @@ func (s *passStats) add(p *plan, schedule, forward, sample time.Duration) {
 	s.report(p, schedule, forward, sample)
 	s.learn(n, schedule+forward+sample)
 }
+
+// makeRoom lets guesses of all depths be counted without allocating.
+func (s *SpecStats) makeRoom(depth int) {
+	s.PerDepth, s.Offered = make([]int, 0, depth), make([]int, 0, depth)
+}

@@ -89,7 +89,7 @@ func New(cfg Config) (*Cache, error) {
 		l.v, data = newStore(data, cfg.format(cfg.V8), cfg.blocks(i), &cfg)
 		l.pool = c.poolOf(cfg.window(i), cfg.blocks(i))
 	}
-	c.prefix.init(cfg.Blocks, len(c.pools))
+	c.prefix.init(c.pools)
 	return c, nil
 }
 

@@ -28,13 +28,17 @@ type node struct {
 }
 
 // init makes the nodes of a full cache at once, a few hundred bytes a block: publishing while tokens are decoded allocates
-// nothing then.
-func (t *prefixes) init(blocks, pools int) {
-	t.index, t.hash = make(map[uint64]*node, blocks), chainHash
-	nodes, numbers := make([]node, blocks), make([]int32, blocks*pools)
+// nothing then. There are as many nodes with a block as blocks at most, and as many again are for ancestors without.
+func (t *prefixes) init(pools []*pool) {
+	n := 0
+	for _, p := range pools {
+		n += 2 * len(p.refs)
+	}
+	t.index, t.hash = make(map[uint64]*node, n), chainHash
+	nodes, numbers := make([]node, n), make([]int32, n*len(pools))
 	for i := range nodes {
 		n := &nodes[i]
-		n.blocks, numbers = numbers[:pools:pools], numbers[pools:]
+		n.blocks, numbers = numbers[:len(pools):len(pools)], numbers[len(pools):]
 		n.next, t.spare = t.spare, n
 	}
 }

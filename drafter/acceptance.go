@@ -63,16 +63,20 @@ func shrink(k, n, wider, weight float64) float64 {
 	return (k + float64(weight*wider)) / (n + weight)
 }
 
+// mean is the share of all judged guesses that were accepted.
+func (t *tally) mean() float64 {
+	var judged, accepted float64
+	for c := range nContexts {
+		judged, accepted = judged+t.allJudged[c], accepted+t.allAccepted[c]
+	}
+	return shrink(accepted, judged, priorAccept, priorWeight)
+}
+
 // estimate is the probability that a guess at a level (from 0) is accepted, provided those before it are: what the request
 // showed lately in this context, shrunk towards what all requests showed.
 func estimate(recent, global *tally, context, level int) float64 {
-	var judged, accepted float64
-	for c := range nContexts {
-		judged, accepted = judged+global.allJudged[c], accepted+global.allAccepted[c]
-	}
 	d := min(level, trackedDepth-1)
-	p := shrink(accepted, judged, priorAccept, priorWeight)
-	p = shrink(global.accepted[context][d], global.judged[context][d], p, levelWeight)
+	p := shrink(global.accepted[context][d], global.judged[context][d], global.mean(), levelWeight)
 	p = shrink(recent.allAccepted[context], recent.allJudged[context], p, levelWeight)
 	return shrink(recent.accepted[context][d], recent.judged[context][d], p, levelWeight)
 }

@@ -19,7 +19,7 @@ type Controller struct {
 	prior  float64 // seconds of one level before any was measured, as a share of T(1)
 
 	global     tally
-	beliefs    beliefs
+	beliefs    Beliefs
 	reach      []float64 // (nodes) of Trim
 	order      []int32   // (nodes) of Trim
 	credit     float64   // seconds
@@ -59,7 +59,7 @@ const (
 	smooth        = 0.2
 	slow          = 0.05
 	freeLag       = 32  // tokens of lag that cost nothing worth planning for
-	minBelief     = 0.9 // no plan asks the drafter to be surer than this
+	maxReach      = 0.9 // no plan asks the drafter to be surer than this
 )
 
 // NewController makes a controller for rounds of at most nMax guesses a request. costShare is a first guess at what one
@@ -106,17 +106,18 @@ func (c *Controller) Acceptance(s *Stream, level int) float64 {
 // Expected returns the tokens a second that the last plan promises, and whether it has guesses that are no probe.
 func (c *Controller) Expected() (tokensPerSecond float64, pays bool) { return c.rate, c.pays }
 
-// MinBelief returns how sure a drafter has to be of its next guess for drafting and verifying it to pay.
-func (c *Controller) MinBelief() float64 {
-	if !c.draft.Known() || c.pass.At(2) == 0 {
-		return 0
+// MinReach returns how likely all guesses so far have to be right for one more step of drafting to pay: the guess that it
+// gives is right with the mean acceptance, and has to earn its time and that of its verification at the rate of the plan.
+func (c *Controller) MinReach() float64 {
+	if !c.draft.Known() || c.pass.At(2) == 0 || c.draft.At(1) < 0.01*c.pass.At(1) {
+		return 0 // nothing is known yet, or guesses are free
 	}
-	one := c.pass.At(2) - c.pass.At(1) + c.draft.At(1)
-	if c.draft.At(1) < 0.01*c.pass.At(1) {
-		return 0 // its guesses are free, and it knows no probabilities
-	}
-	return min(float64(0.8*c.rate)*one, minBelief)
+	one := c.pass.slopeAt(4) + c.draft.slopeAt(4)
+	return min(float64(c.rate*one)/max(c.global.mean(), 0.2), maxReach)
 }
+
+// Trust returns what the drafter's beliefs have turned out to be worth.
+func (c *Controller) Trust() *Beliefs { return &c.beliefs }
 
 // Plan sets Guesses of every stream of the next pass. In it ride plain more requests that decode without guesses, and
 // extra tokens of prompts.

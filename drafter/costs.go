@@ -97,6 +97,9 @@ func (c *Costs) slope(n int) float64 {
 	return (c.clean[n-1] - c.clean[half-1]) / float64(n-half)
 }
 
+// slopeAt is the mean cost of one more up to count n.
+func (c *Costs) slopeAt(n int) float64 { return (c.At(n) - c.At(1)) / float64(n-1) }
+
 // rebuild pools measured neighbours that fall until none does (isotonic regression), and fills the gaps.
 func (c *Costs) rebuild() {
 	c.stale = false

@@ -14,7 +14,7 @@ type Tree struct {
 	Parents []int32        // (nodes) index of the parent, which comes first; -1: follows the last committed token
 	Q       []*sample.Dist // (nodes) the distribution the node was drawn from; nil when it was chosen without chance
 	Guest   []bool         // (nodes) rides in the target's pass but is never accepted; see Observer
-	Belief  []float64      // (nodes) how sure the drafter is of a node chosen without chance; 0: it does not say
+	Belief  []float64      // (nodes) how sure the drafter is of a node, or of its best one where it drew by chance; 0: it does not say
 }
 
 // Reset empties the tree and keeps its memory.
@@ -71,6 +71,19 @@ type Budget struct {
 	Nodes int     // nodes at most, guests included
 	Depth int     // levels at most
 	MinP  float64 // stop where the drafter believes less than this in its best guess; 0: never
+
+	// MinReach ends drafting after a guess when all guesses up to it are right with less than this probability, because
+	// another step is not worth its time then; 0: never. The guess is paid for, so it stays.
+	MinReach float64
+	Trust    *Beliefs // what the drafter's beliefs are worth; nil: what they say
+}
+
+// trust is how likely a guess is accepted of which the drafter believes p.
+func (b *Budget) trust(p float64, drawn bool) float64 {
+	if b.Trust == nil {
+		return p
+	}
+	return b.Trust.Estimate(p, drawn)
 }
 
 // Round is one request's turn to be drafted for.
@@ -86,6 +99,7 @@ type Round struct {
 	Matcher Matcher         // the request's, to be forked; nil: every token is allowed
 	Coupled bool            // the answer takes plain decoding's tokens: draw with the number that those are drawn with
 	Tree    *Tree           // the answer; empty when Propose is called, and left empty for no guess
+	Steps   int             // the answer: passes of a model that drafting took; 0 when Propose is called
 }
 
 // Matcher restricts the tokens of an answer to those that some language allows, a grammar's for one. It is at one place of

@@ -149,19 +149,21 @@ type chain struct {
 	parent int32          // last guess
 	dists  []*sample.Dist // (guesses) reused from round to round
 	match  Matcher        // at the end of the guesses; nil: every token is allowed
+	reach  float64        // probability that all guesses are right
 }
 
 func (c *chain) begin(r *Round) {
-	c.round, c.parent = r, -1
+	c.round, c.parent, c.reach = r, -1, 1
 	c.hist = append(c.hist[:0], r.IDs...)
 	if c.match = nil; r.Matcher != nil {
 		c.match = r.Matcher.Fork()
 	}
 }
 
-// full reports whether the budget is used up.
+// full reports whether the budget is used up or another guess is not worth a step.
 func (c *chain) full() bool {
-	return c.round.Tree.Len() >= min(c.round.Budget.Nodes, c.round.Budget.Depth)
+	b := &c.round.Budget
+	return c.round.Tree.Len() >= min(b.Nodes, b.Depth) || c.reach < b.MinReach
 }
 
 // dist returns memory for the distribution of the next guess.
@@ -185,14 +187,13 @@ func (c *chain) guess(row []float32) (id int32, ok bool, err error) {
 	if r.Sampler.IsGreedy() {
 		id, err = r.Sampler.Sample(row, c.hist)
 		belief := 0.0
-		if err == nil && r.Budget.MinP > 0 {
+		if err == nil && (r.Budget.MinP > 0 || r.Budget.MinReach > 0) {
 			belief = probability(row, id)
 		}
 		if err != nil || belief < r.Budget.MinP {
 			return 0, false, err
 		}
-		c.add(id, nil)
-		r.Tree.Belief[c.parent] = belief
+		c.add(id, nil, belief)
 		return id, true, nil
 	}
 	q := c.dist()
@@ -211,12 +212,14 @@ func (c *chain) guess(row []float32) (id int32, ok bool, err error) {
 		purpose = sample.PurposeSample
 	}
 	id = q.Draw(sample.Uniform(r.Seed, len(c.hist), purpose))
-	c.add(id, q)
+	c.add(id, q, best)
 	return id, true, nil
 }
 
-func (c *chain) add(id int32, q *sample.Dist) {
+func (c *chain) add(id int32, q *sample.Dist, belief float64) {
 	c.parent = c.round.Tree.Add(id, c.parent, q)
+	c.round.Tree.Belief[c.parent] = belief
+	c.reach *= c.round.Budget.trust(belief, q != nil)
 	c.hist = append(c.hist, id)
 	if c.match != nil {
 		c.match.Accept(id)
@@ -248,6 +251,7 @@ func (d *Model) Propose(rounds []Round) error {
 	for len(d.live) > 0 {
 		d.lanes = d.lanes[:0]
 		for _, s := range d.live {
+			s.round.Steps++
 			d.lanes = append(d.lanes, &s.lane)
 		}
 		logits, err := d.step(d.lanes)

@@ -113,6 +113,7 @@ func (d *Hierarchical) Propose(rounds []Round) error {
 			s.sync(s.hist)
 			s.feed = append(s.feed, s.guesses...)
 			s.nLogits = 1 + len(s.guesses)
+			s.round.Steps++
 			d.lanes = append(d.lanes, &s.lane)
 		}
 		logits, err := d.step(d.lanes)

@@ -129,6 +129,7 @@ func (d *LayerSkip) Propose(rounds []Round) error {
 	for len(d.live) > 0 {
 		d.lanes = d.lanes[:0]
 		for _, s := range d.live {
+			s.round.Steps++
 			d.lanes = append(d.lanes, &s.lane)
 		}
 		logits, err := d.step(d.lanes)

@@ -2,34 +2,46 @@ package drafter
 
 import "slices"
 
-// beliefs learn how often guesses are accepted of which a drafter was so and so sure.
-type beliefs struct {
-	judged, accepted [beliefBins]float64
+// Beliefs learn how often guesses are accepted of which a drafter was so and so sure. Guesses that were drawn by chance
+// count apart: their drafter says how sure it was of its best one.
+type Beliefs struct {
+	judged, accepted [2][beliefBins]float64
 }
 
 const beliefBins = 10
 
+// chance is the index of guesses chosen without and with it.
+func chance(drawn bool) int {
+	if drawn {
+		return 1
+	}
+	return 0
+}
+
 func beliefBin(p float64) int { return min(int(p*beliefBins), beliefBins-1) }
 
-// estimate is the probability that a guess is accepted of which the drafter believes p.
-func (b *beliefs) estimate(p float64) float64 {
-	i := beliefBin(p)
-	return shrink(b.accepted[i], b.judged[i], p, levelWeight)
+// Estimate is the probability that a guess is accepted of which the drafter believes p.
+func (b *Beliefs) Estimate(p float64, drawn bool) float64 {
+	k, i := chance(drawn), beliefBin(p)
+	return shrink(b.accepted[k][i], b.judged[k][i], p, levelWeight)
 }
 
 // learn takes in a tree of which the nodes of path were accepted: every child of the path's nodes was judged.
-func (b *beliefs) learn(t *Tree, path []int32) {
-	for i := range b.judged {
-		b.judged[i] *= globalDecay
-		b.accepted[i] *= globalDecay
+func (b *Beliefs) learn(t *Tree, path []int32) {
+	for k := range b.judged {
+		for i := range b.judged[k] {
+			b.judged[k][i] *= globalDecay
+			b.accepted[k][i] *= globalDecay
+		}
 	}
 	for i, p := range t.Belief {
 		if p <= 0 || t.Guest[i] || t.Parents[i] >= 0 && !slices.Contains(path, t.Parents[i]) {
 			continue
 		}
-		b.judged[beliefBin(p)]++
+		k := chance(t.Q[i] != nil)
+		b.judged[k][beliefBin(p)]++
 		if slices.Contains(path, int32(i)) {
-			b.accepted[beliefBin(p)]++
+			b.accepted[k][beliefBin(p)]++
 		}
 	}
 }
@@ -45,7 +57,7 @@ func (c *Controller) Trim(s *Stream, t *Tree, width int) {
 	c.reach, c.order = c.reach[:0], c.order[:0]
 	for i, p := range t.Belief {
 		if p > 0 {
-			p = c.beliefs.estimate(p)
+			p = c.beliefs.Estimate(p, false)
 		} else {
 			p = c.Acceptance(s, t.Depth(int32(i))-1)
 		}

@@ -52,19 +52,19 @@ func TestTrimLeavesDrawnAndUnratedTreesAlone(t *testing.T) {
 }
 
 func TestBeliefsAreLearned(t *testing.T) {
-	var b beliefs
-	require.Equal(t, 0.95, b.estimate(0.95))
+	var b Beliefs
+	require.Equal(t, 0.95, b.Estimate(0.95, false))
 	var tree Tree
 	tree.Belief[tree.Add(1, -1, nil)] = 0.95
 	tree.Belief[tree.Add(2, 0, nil)] = 0.35
 	for range 200 {
 		b.learn(&tree, nil) // the first is never right, the second never judged
 	}
-	require.Less(t, b.estimate(0.95), 0.1)
-	require.Equal(t, 0.35, b.estimate(0.35))
+	require.Less(t, b.Estimate(0.95, false), 0.1)
+	require.Equal(t, 0.35, b.Estimate(0.35, false))
 	for range 600 {
 		b.learn(&tree, []int32{0, 1})
 	}
-	require.Greater(t, b.estimate(0.95), 0.9)
-	require.Greater(t, b.estimate(0.35), 0.9)
+	require.Greater(t, b.Estimate(0.95, false), 0.9)
+	require.Greater(t, b.Estimate(0.35, false), 0.9)
 }

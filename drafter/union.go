@@ -78,7 +78,11 @@ func (d *Union) Propose(rounds []Round) error {
 			r.Session, r.Tree = p.session, &p.tree
 			d.rounds = append(d.rounds, r)
 		}
-		if err := part.Propose(d.rounds); err != nil {
+		err := part.Propose(d.rounds)
+		for k := range rounds {
+			rounds[k].Steps += d.rounds[k].Steps
+		}
+		if err != nil {
 			for _, r := range d.rounds {
 				r.Tree.Reset()
 			}
@@ -193,7 +197,9 @@ func (s *unionSession) place(t *Tree, b Budget, from *Tree, at []int32, n int) i
 	if q != nil && siblings {
 		q = s.without(q, t, parent)
 	}
-	return t.Add(id, parent, q)
+	i := t.Add(id, parent, q)
+	t.Belief[i] = from.Belief[n]
+	return i
 }
 
 // without is q given that none of the tokens below parent was drawn.

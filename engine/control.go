@@ -118,12 +118,12 @@ func (e *Engine) planGuesses(decoding []*run) {
 	}
 	k.mu.Lock()
 	k.c.Plan(k.streams, len(decoding)-len(k.streams), e.promptTokens())
-	minP := max(o.PMin, k.c.MinBelief())
+	minReach := k.c.MinReach()
 	k.mu.Unlock()
 	for _, r := range decoding {
 		if s := r.spec.stream; s != nil && e.speculates(r) {
 			n := min(s.Guesses, r.spec.stream.Room)
-			r.spec.budget = drafter.Budget{Nodes: n, Depth: n, MinP: minP}
+			r.spec.budget = drafter.Budget{Nodes: n, Depth: n, MinP: o.PMin, MinReach: minReach, Trust: k.c.Trust()}
 		}
 	}
 }
@@ -147,6 +147,9 @@ func (e *Engine) drafted(decoding []*run, took time.Duration) {
 		return
 	}
 	levels, lag, first := 0, 0, false
+	for _, r := range e.rounds {
+		levels = max(levels, r.Steps)
+	}
 	for _, r := range decoding {
 		if r.spec.budget.Nodes == 0 {
 			continue

@@ -19,17 +19,32 @@ type BatchOptions struct {
 	Prompt  int   // tokens of each prompt, all different
 	Tokens  int   // decoded by each request while it is measured
 	Rounds  int   // times that every number is measured, in turns
+	Stall   int   // tokens of the prompt of Stalling
 	Sample  sample.Params
 }
 
-// lead is how many tokens a request may decode while the prompts of n others are read, 16 tokens a pass at least.
-func (o *BatchOptions) lead(n int) int { return n * ((o.Prompt + 15) / 16) }
+// leastChunk is how many tokens of a prompt the engine puts beside running answers at least.
+const leastChunk = 4
+
+// lead is how many tokens a request may decode while the prompts of n others are read.
+func (o *BatchOptions) lead(n int) int { return n * ((o.Prompt + leastChunk - 1) / leastChunk) }
 
 // MaxTokens is how long a request becomes.
-func (o *BatchOptions) MaxTokens() int { return o.Prompt + o.Tokens + o.lead(slices.Max(o.Streams)) }
+func (o *BatchOptions) MaxTokens() int { return max(o.Stall+1, o.streamTokens()) }
 
-// KVTokens is what the cache must hold for the most streams.
-func (o *BatchOptions) KVTokens() int { return slices.Max(o.Streams) * (o.MaxTokens() + 16) }
+// streamTokens is how long a stream becomes.
+func (o *BatchOptions) streamTokens() int {
+	n := o.Prompt + o.Tokens + o.lead(slices.Max(o.Streams))
+	if o.Stall > 0 {
+		n += o.meanwhile()
+	}
+	return n
+}
+
+// KVTokens is what the cache must hold for the most streams, and for the prompt that arrives beside them.
+func (o *BatchOptions) KVTokens() int {
+	return slices.Max(o.Streams)*(o.streamTokens()+16) + o.Stall + 16
+}
 
 // BatchRow is the speed of one number of streams.
 type BatchRow struct {
@@ -116,17 +131,8 @@ func (o *BatchOptions) run(ctx context.Context, e *engine.Engine, rng *rand.Rand
 func (o *BatchOptions) decode(ctx context.Context, e *engine.Engine, rng *rand.Rand, n int) error {
 	tickets := make([]*engine.Ticket, n)
 	for i := range tickets {
-		prompt := make([]int32, o.Prompt)
-		for j := range prompt {
-			prompt[j] = int32(rng.IntN(e.Model().Config().Vocab))
-		}
-		p := o.Sample
-		p.Seed = rng.Uint64()
 		var err error
-		tickets[i], err = e.Submit(ctx, engine.Request{
-			Prompt: prompt, MaxTokens: o.Tokens + o.lead(n), IgnoreEOS: true, NoSpec: true, Sampling: p,
-		})
-		if err != nil {
+		if tickets[i], err = o.submit(ctx, e, rng, o.Prompt, o.Tokens+o.lead(n)); err != nil {
 			return err
 		}
 	}
@@ -147,6 +153,17 @@ func (o *BatchOptions) decode(ctx context.Context, e *engine.Engine, rng *rand.R
 		}
 	}
 	return err
+}
+
+// submit starts a request with a random prompt.
+func (o *BatchOptions) submit(ctx context.Context, e *engine.Engine, rng *rand.Rand, nPrompt, maxTokens int) (*engine.Ticket, error) {
+	prompt := make([]int32, nPrompt)
+	for i := range prompt {
+		prompt[i] = int32(rng.IntN(e.Model().Config().Vocab))
+	}
+	p := o.Sample
+	p.Seed = rng.Uint64()
+	return e.Submit(ctx, engine.Request{Prompt: prompt, MaxTokens: maxTokens, IgnoreEOS: true, NoSpec: true, Sampling: p})
 }
 
 // stepSum adds up the passes in which all streams decode, one after the other.

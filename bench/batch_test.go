@@ -4,6 +4,7 @@ import (
 	"context"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -47,4 +48,55 @@ func TestDecoding(t *testing.T) {
 	o.Prompt = 9
 	_, err = Decoding(ctx, e, "tiny", o)
 	require.ErrorIs(t, err, context.Canceled)
+}
+
+func TestStalling(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tiny.gguf")
+	require.NoError(t, tiny.Write(path, gguf.TypeQ8_0))
+	o := BatchOptions{Streams: []int{1, 3}, Prompt: 9, Tokens: 20, Rounds: 2, Stall: 900, Sample: sample.Default()}
+	e, err := engine.Open(path, engine.Options{
+		Threads: 2, Context: o.MaxTokens(), KVTokens: o.KVTokens(), MaxRunning: 4, NoPrefix: true, StallTarget: 5 * time.Millisecond,
+	})
+	require.NoError(t, err)
+	defer e.Close()
+	res, err := Stalling(context.Background(), e, "tiny", o)
+	require.NoError(t, err)
+	m := fields(t, res)
+	positive(t, m, "dram_gbps", "prompt_tokens", "rounds")
+	require.EqualValues(t, 5, m["target_ms"])
+	rows := m["rows"].([]any)
+	require.Len(t, rows, 2)
+	for i, r := range rows {
+		row := r.(map[string]any)
+		require.EqualValues(t, o.Streams[i], row["streams"])
+		positive(t, row, "median_gap_before_ms", "median_gap_ms", "p99_gap_ms", "max_gap_ms", "prompt_seconds", "prompt_tokens_per_second", "streams_tokens_per_second")
+		require.GreaterOrEqual(t, row["p99_gap_ms"], row["median_gap_ms"])
+		require.GreaterOrEqual(t, row["max_gap_ms"], row["p99_gap_ms"])
+		require.GreaterOrEqual(t, row["gaps"].(float64), float64(2*o.Streams[i]), "in both rounds every stream waited at least once")
+		require.LessOrEqual(t, row["max_gap_ms"].(float64), 1e3*row["prompt_seconds"].(float64)+100)
+	}
+	require.Contains(t, res.String(), "a prompt of 900 tokens arrives, target of a pass 5 ms")
+
+	o.Stall = 3000
+	_, err = Stalling(context.Background(), e, "tiny", o)
+	require.ErrorContains(t, err, "1 streams: prompt: 3000 tokens do not fit")
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	o.Stall = 900
+	_, err = Stalling(ctx, e, "tiny", o)
+	require.ErrorIs(t, err, context.Canceled)
+}
+
+// TestGapsBelongToThePromptOrNot gives a stream's tokens by hand.
+func TestGapsBelongToThePromptOrNot(t *testing.T) {
+	at := func(ms int) time.Time { return time.Unix(100, 0).Add(time.Duration(ms) * time.Millisecond) }
+	s := stallSum{streams: 1, took: 200 * time.Millisecond}
+	s.add([]time.Time{at(0), at(10), at(30), at(90), at(190), at(240), at(250)}, at(30), at(200))
+	row := s.row(50)
+	require.InDelta(t, 15, row.Before, 1e-9)
+	require.Equal(t, 3, row.Gaps, "the gap that the prompt's first token falls into counts")
+	require.InDelta(t, 60, row.Median, 1e-9)
+	require.InDelta(t, 100, row.Max, 1e-9)
+	require.InDelta(t, 250, row.PromptTPS, 1e-9)
+	require.InDelta(t, 15, row.StreamTPS, 1e-9)
 }

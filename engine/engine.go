@@ -210,6 +210,9 @@ func (e *Engine) ContextLen() int { return e.contextLen }
 // Spec returns how the engine speculates; without a Drafter it does not.
 func (e *Engine) Spec() SpecOptions { return e.opts.Spec }
 
+// StallTarget returns how long a pass may take that carries prompts beside running answers.
+func (e *Engine) StallTarget() time.Duration { return e.opts.StallTarget }
+
 // Threads returns how many workers share a pass.
 func (e *Engine) Threads() int { return e.opts.Threads }
 

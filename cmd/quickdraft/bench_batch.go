@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -17,13 +18,22 @@ type batchFlags struct {
 	benchFlags
 	bench.BatchOptions
 	temperature float64
+	stallTarget time.Duration
 }
 
 func benchBatch() *cobra.Command {
 	var b batchFlags
 	cmd := &cobra.Command{
 		Use: "batch", Short: "Measure decoding of several streams at once, and where the time of a step goes", Args: cobra.NoArgs,
+		Long: "Measures decoding of several streams at once, and where the time of a step goes. With --stall it measures instead how long\n" +
+			"running streams wait from token to token while a long prompt arrives, by default with 8 streams and once.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if b.Stall > 0 && !cmd.Flags().Changed("streams") {
+				b.Streams = []int{8}
+			}
+			if b.Stall > 0 && !cmd.Flags().Changed("repeat") {
+				b.Rounds = 1
+			}
 			if err := b.check(); err != nil {
 				return err
 			}
@@ -40,6 +50,9 @@ func benchBatch() *cobra.Command {
 	fl.IntVarP(&b.Prompt, "prompt-tokens", "p", 32, "tokens of each stream's prompt")
 	fl.IntVarP(&b.Tokens, "predict", "n", 48, "tokens that each stream decodes while it is measured")
 	fl.IntVarP(&b.Rounds, "repeat", "r", 3, "times that every number of streams is measured, in turns")
+	fl.IntVar(&b.Stall, "stall", 0, "measure the gaps between tokens while a prompt of this many tokens arrives")
+	fl.DurationVar(&b.stallTarget, "stall-target", 0, "time that a pass with tokens of a prompt beside running streams may take (0: the engine's, 200ms)")
+	b.addCacheTypes(cmd)
 	fl.Float64Var(&b.temperature, "temp", 0.7, "temperature; 0 takes the most probable token")
 	return cmd
 }
@@ -51,8 +64,11 @@ func (b *batchFlags) check() error {
 	if len(b.Streams) == 0 || slices.Min(b.Streams) < 1 || slices.Max(b.Streams) > maxStreams {
 		return &usageError{fmt.Errorf("--streams %v: want numbers from 1 to %d", b.Streams, maxStreams)}
 	}
-	if err := atLeast("-p", b.Prompt, 1, "-n", b.Tokens, 16, "-r", b.Rounds, 1); err != nil {
+	if err := atLeast("-p", b.Prompt, 1, "-n", b.Tokens, 16, "-r", b.Rounds, 1, "--stall", b.Stall, 0); err != nil {
 		return err
+	}
+	if b.stallTarget < 0 {
+		return &usageError{fmt.Errorf("--stall-target %v: want 0 (the engine's) or more", b.stallTarget)}
 	}
 	b.Sample = defaultSampling()
 	b.Sample.Temperature = b.temperature
@@ -72,6 +88,9 @@ func (b *batchFlags) run(ctx context.Context) error {
 		return err
 	}
 	o.Context, o.KVTokens, o.MaxRunning, o.NoPrefix = b.MaxTokens(), b.KVTokens(), slices.Max(b.Streams), true
+	if o.StallTarget = b.stallTarget; b.Stall > 0 {
+		o.MaxRunning++
+	}
 	bar := newBar("loading", os.Stderr)
 	o.Progress, o.Note = bar.Set, bar.Note
 	e, err := engine.Open(path, o)
@@ -80,6 +99,13 @@ func (b *batchFlags) run(ctx context.Context) error {
 		return err
 	}
 	defer e.Close()
+	if b.Stall > 0 {
+		res, err := bench.Stalling(ctx, e, path, b.BatchOptions)
+		if err != nil {
+			return err
+		}
+		return b.print(res)
+	}
 	res, err := bench.Decoding(ctx, e, path, b.BatchOptions)
 	if err != nil {
 		return err

@@ -30,6 +30,8 @@ func TestBenchFlags(t *testing.T) {
 		{[]string{"prefill", "-p", "0"}, "-p 0"},
 		{[]string{"roofline", "-r", "0"}, "-r 0"},
 		{[]string{"decode", "-t", "-1", "--shape", "llama-3.2-1b"}, "-t -1"},
+		{[]string{"batch", "--stall", "-1"}, "--stall -1: want 0 or more"},
+		{[]string{"batch", "--stall-target", "-1s"}, "--stall-target -1s: want 0"},
 	} {
 		cmd := root()
 		cmd.SetArgs(append([]string{"bench"}, c.args...))
@@ -85,6 +87,7 @@ func TestBenchPrintsItsKeysAndKeepsTiles(t *testing.T) {
 		{[]string{"decode", "-n", "8", "-r", "1", "--no-repack-cache"}, []string{"tokens_per_second", "weight_gbps", "dram_gbps", "bandwidth_share"}},
 		{[]string{"verify", "-r", "1", "--max", "2"}, []string{"rows"}},
 		{[]string{"prefill", "-p", "32", "-r", "1"}, []string{"tokens_per_second", "gmacs", "peak_share"}},
+		{[]string{"batch", "--stall", "100", "-n", "16", "-p", "4", "--streams", "2", "--cache-type-k", "q8_0"}, []string{"rows", "prompt_tokens", "target_ms"}},
 	} {
 		var got map[string]any
 		require.NoError(t, json.Unmarshal(output(t, append(append([]string{"bench"}, c.args...), "-m", model, "--json")...), &got))

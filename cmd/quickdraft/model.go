@@ -43,9 +43,13 @@ func (f *modelFlags) add(cmd *cobra.Command) {
 	fl.IntVarP(&f.context, "ctx-size", "c", 0, "context size in tokens (0: the model's, at most 4096)")
 	fl.IntVarP(&f.threads, "threads", "t", 0, "worker threads (0: the physical cores this process may use)")
 	fl.StringVar(&f.weights, "weights", "native", `"native" or "f32": everything in float32, without activation quantisation`)
-	fl.StringVar(&f.cacheK, "cache-type-k", "f16", `keys of the KV cache: "f16" or "q8_0"`)
-	fl.StringVar(&f.cacheV, "cache-type-v", "f16", `values of the KV cache: "f16" or "q8_0"`)
+	f.addCacheTypes(cmd)
 	fl.BoolVar(&f.noTiles, "no-repack-cache", false, "repack the weights again at every start instead of keeping them in the cache folder")
+}
+
+func (f *modelFlags) addCacheTypes(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.cacheK, "cache-type-k", "f16", `keys of the KV cache: "f16" or "q8_0"`)
+	cmd.Flags().StringVar(&f.cacheV, "cache-type-v", "f16", `values of the KV cache: "f16" or "q8_0"`)
 }
 
 func (f *modelFlags) addSampling(cmd *cobra.Command) {

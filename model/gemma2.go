@@ -122,7 +122,7 @@ func (m *gemma2) forward(p *pass) {
 	}
 	p.keepWanted(p.x)
 	c.RMSNorm(p.hidden, p.hidden, m.norm, m.eps)
-	c.MatMul(p.logits, m.output, p.hidden)
+	p.project(m.output)
 	if m.softcap > 0 {
 		c.Softcap(p.logits, m.softcap)
 	}

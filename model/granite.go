@@ -108,6 +108,6 @@ func (m *granite) forward(p *pass) {
 	}
 	p.keepWanted(p.x)
 	c.RMSNorm(p.hidden, p.hidden, m.norm, m.eps)
-	c.MatMul(p.logits, m.output, p.hidden)
+	p.project(m.output)
 	c.Scale(p.logits, m.logitScale)
 }

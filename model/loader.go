@@ -25,6 +25,7 @@ type loader struct {
 	perToken int64           // bytes of weights that one token reads
 	macs     int64           // multiply-adds of one token's weights, the output matrix left out
 	outMACs  int64           // of one row of logits
+	out      *tensor.Mat     // what output returned
 	done     int64
 	total    int64
 }
@@ -164,6 +165,11 @@ func (l *loader) embedding() *tensor.Mat {
 // output is the matrix that makes logits, (Vocab, Dim): the file's own, or the embedding again when it has none. A
 // config.json that ties them decides even when the file holds both.
 func (l *loader) output(embed *tensor.Mat) *tensor.Mat {
+	l.out = l.outputOf(embed)
+	return l.out
+}
+
+func (l *loader) outputOf(embed *tensor.Mat) *tensor.Mat {
 	const name = "output.weight"
 	l.outMACs = int64(l.cfg.Vocab) * int64(l.cfg.Dim)
 	t, ok := l.src.find(name)

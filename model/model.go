@@ -100,6 +100,7 @@ type Model struct {
 	macs        int64
 	outMACs     int64
 	mats        []*tensor.Mat
+	output      *tensor.Mat // (Vocab, Dim)
 	store       *tileStore
 	fingerprint [sha256.Size]byte
 }
@@ -237,7 +238,7 @@ func (m *Model) build(cfg *Config, f *fields, w weights, o Options) *loader {
 	if l.err == nil {
 		l.checkUnused()
 	}
-	m.mats = l.mats
+	m.mats, m.output = l.mats, l.out
 	return l
 }
 

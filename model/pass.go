@@ -28,6 +28,8 @@ type Batch struct {
 	Spans  []Span
 	Logits []int32 // indexes into Tokens of the rows whose logits are wanted
 	Layers []bool  // (Config.Layers) whether a decoder layer takes part; nil: all do. The others append nothing.
+	// Shortlist, of this model, makes the rows of logits those of its tokens; nil: rows are (Vocab).
+	Shortlist *Shortlist
 }
 
 // NaNError says that a pass made logits that are not numbers.
@@ -60,11 +62,12 @@ type pass struct {
 	seqs        []*kvcache.Seq  // of the spans
 	want        []int32         // rows whose logits are wanted
 	layers      []bool          // Batch.Layers
+	short       *Shortlist      // Batch.Shortlist
 	full        activations     // with max rows
 	activations                 // with the batch's rows
 
 	hidden tensor.F32 // (len(want), Dim), after the last norm
-	logits tensor.F32 // (len(want), Vocab)
+	logits tensor.F32 // (len(want), Vocab), or as many columns as the shortlist has tokens
 	// The two grow to the most rows that were ever wanted: a row of logits is large and a prompt wants one.
 	hiddenFull, logitsFull tensor.F32
 
@@ -116,7 +119,7 @@ func (m *Model) newPass(maxTokens int) error {
 	return nil
 }
 
-// Forward runs the batch and returns logits, (len(b.Logits), Vocab), one row for each wanted token in the order asked for;
+// Forward runs the batch and returns logits, (len(b.Logits), Vocab or tokens of b.Shortlist), one row for each wanted token in the order asked for;
 // they stay valid until the next call. Keys and values of all tokens are appended to their sequences but not committed:
 // the caller commits what it keeps. It returns an error, and nothing is appended for good, when the batch is malformed,
 // when a sequence has no room, or as *NaNError when logits are not numbers.
@@ -208,7 +211,11 @@ func (p *pass) prepare(b *Batch, c *Config) error {
 	if need := len(b.Logits); need > p.logitsFull.Rows || p.logitsFull.Cols == 0 {
 		p.hiddenFull, p.logitsFull = tensor.NewF32(need, c.Dim), tensor.NewF32(need, c.Vocab)
 	}
-	p.hidden, p.logits = p.hiddenFull.Head(len(b.Logits)), p.logitsFull.Head(len(b.Logits))
+	p.hidden, p.logits, p.short = p.hiddenFull.Head(len(b.Logits)), p.logitsFull.Head(len(b.Logits)), b.Shortlist
+	if p.short != nil {
+		p.logits.Cols = p.short.part.Rows
+		p.logits.Data = p.logits.Data[:p.logits.Rows*p.logits.Cols]
+	}
 	return nil
 }
 

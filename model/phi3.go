@@ -128,7 +128,7 @@ func (m *phi3) forward(p *pass) {
 	}
 	p.keepWanted(p.x)
 	c.RMSNorm(p.hidden, p.hidden, m.norm, m.eps)
-	c.MatMul(p.logits, m.output, p.hidden)
+	p.project(m.output)
 }
 
 // rope turns each row by the long rope where its sequence's prompt, or its own position, lies past the border, and by the

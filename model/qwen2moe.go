@@ -147,7 +147,7 @@ func (m *qwen2MoE) forward(p *pass) {
 	}
 	p.keepWanted(p.x)
 	c.RMSNorm(p.hidden, p.hidden, m.norm, m.eps)
-	c.MatMul(p.logits, m.output, p.hidden)
+	p.project(m.output)
 }
 
 // sharedExpert is a feed-forward that every token uses, times a sigmoid of its own.

@@ -113,5 +113,5 @@ func (m *smollm3) forward(p *pass) {
 	}
 	p.keepWanted(p.x)
 	c.RMSNorm(p.hidden, p.hidden, m.norm, m.eps)
-	c.MatMul(p.logits, m.output, p.hidden)
+	p.project(m.output)
 }

@@ -208,7 +208,7 @@ func (m *t5) forward(p *pass) {
 	}
 	p.keepWanted(p.x)
 	c.RMSNorm(p.hidden, p.hidden, m.decNorm, m.eps)
-	c.MatMul(p.logits, m.output, p.hidden)
+	p.project(m.output)
 	c.Scale(p.logits, m.logitScale)
 }
 

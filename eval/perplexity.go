@@ -19,6 +19,8 @@ type Options struct {
 	Windows int
 	// BOS, if not negative, replaces the first token of every window: models that were trained with one expect it there.
 	BOS int32
+	// K8 and V8 keep keys and values of the KV cache in 8 bits instead of float16.
+	K8, V8 bool
 	// Progress, if set, is called after each window.
 	Progress func(done, total int)
 }
@@ -74,7 +76,9 @@ func newReader(m *model.Model, ids []int32, o Options) (*reader, error) {
 	case o.Windows < 0:
 		return nil, fmt.Errorf("%d windows: want 1 or more, or 0 for all", o.Windows)
 	}
-	cache, err := m.NewCache((o.Context+kvcache.BlockTokens-1)/kvcache.BlockTokens + 1)
+	cfg := m.CacheConfig((o.Context+kvcache.BlockTokens-1)/kvcache.BlockTokens + 1)
+	cfg.K8, cfg.V8 = o.K8, o.V8
+	cache, err := kvcache.New(cfg)
 	if err != nil {
 		return nil, err
 	}

@@ -186,3 +186,21 @@ func TestOptionsThatCannotBe(t *testing.T) {
 	_, err := Measure(ctx, m, text(50), Options{Context: 20, BOS: -1})
 	require.ErrorIs(t, err, context.Canceled)
 }
+
+// TestEightBitCacheCostsLittle reads the same text with keys and values in 8 bits.
+func TestEightBitCacheCostsLittle(t *testing.T) {
+	m := openTiny(t, "llama3-rope", model.Options{})
+	measure := func(k8, v8 bool) float64 {
+		p, err := Measure(context.Background(), m, text(400), Options{Context: 100, BOS: -1, K8: k8, V8: v8})
+		require.NoError(t, err)
+		return p.NLL
+	}
+	half := measure(false, false)
+	for _, types := range [][2]bool{{true, false}, {false, true}, {true, true}} {
+		got := measure(types[0], types[1])
+		require.NotEqual(t, half, got)
+		require.InDelta(t, half, got, 0.02)
+	}
+	_, err := Measure(context.Background(), openTiny(t, "llama3-rope", model.Options{F32: true}), text(50), Options{Context: 20, BOS: -1, K8: true})
+	require.ErrorContains(t, err, "must not be with F32")
+}

@@ -26,6 +26,7 @@ type modelFlags struct {
 	noTiles bool
 	cacheK  string
 	cacheV  string
+	layout  string // of the KV cache; "" for commands without the option
 	spec    specFlags
 	samplingFlags
 }
@@ -133,7 +134,11 @@ func (f *modelFlags) engineOptions() (engine.Options, error) {
 	if f.context < 0 {
 		return engine.Options{}, &usageError{fmt.Errorf("-c %d: want 0 (automatic) or more", f.context)}
 	}
+	if f.layout != "" && f.layout != "contiguous" && f.layout != "paged" {
+		return engine.Options{}, &usageError{fmt.Errorf("--kv-layout %q: want contiguous or paged", f.layout)}
+	}
 	o := engine.Options{Context: f.context, Threads: f.threads, F32: f.weights == "f32", CacheTypeK: f.cacheK, CacheTypeV: f.cacheV}
+	o.Contiguous = f.layout == "contiguous"
 	if o.Threads == 0 {
 		o.Threads = machine.Threads()
 	}

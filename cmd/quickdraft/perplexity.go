@@ -107,6 +107,8 @@ type perplexityResult struct {
 	Model   string `json:"model"`
 	Text    string `json:"text"`
 	Weights string `json:"weights"` // "native" or "f32"
+	CacheK  string `json:"cache_type_k"`
+	CacheV  string `json:"cache_type_v"`
 	*eval.Perplexity
 }
 
@@ -118,24 +120,42 @@ func perplexityCommand() *cobra.Command {
 		Long: "Cuts the text into windows and predicts the second half of each from what stands before it. The result is e to the\n" +
 			"mean negative log-likelihood, with its standard error. --weights f32 computes everything in float32, for comparison.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			k8, err := eightBits("--cache-type-k", f.cacheK)
+			if err != nil {
+				return err
+			}
+			v8, err := eightBits("--cache-type-v", f.cacheV)
+			if err != nil {
+				return err
+			}
 			m, err := f.openText(cmd.Context())
 			if err != nil {
 				return err
 			}
 			defer m.close()
+			m.opts.K8, m.opts.V8 = k8, v8
 			p, err := eval.Measure(cmd.Context(), m.Model, m.ids, m.opts)
 			if err != nil {
 				return err
 			}
 			if asJSON {
-				return printJSON(perplexityResult{m.path, f.file, f.weights, p})
+				return printJSON(perplexityResult{m.path, f.file, f.weights, f.cacheK, f.cacheV, p})
 			}
 			_, err = fmt.Println(p)
 			return err
 		},
 	}
 	f.add(cmd)
+	f.addCacheTypes(cmd)
 	cmd.Flags().StringVar(&f.weights, "weights", "native", `"native" or "f32": everything in float32, without activation quantisation`)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
+}
+
+// eightBits reads a type of the KV cache.
+func eightBits(flag, value string) (bool, error) {
+	if value != "f16" && value != "q8_0" {
+		return false, &usageError{fmt.Errorf("%s %q: want f16 or q8_0", flag, value)}
+	}
+	return value == "q8_0", nil
 }

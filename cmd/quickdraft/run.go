@@ -52,6 +52,7 @@ func runCommand() *cobra.Command {
 	fl.StringVarP(&f.prompt, "prompt", "p", "", "the prompt")
 	fl.StringVar(&f.system, "system", "", "system message")
 	fl.IntVarP(&f.nPredict, "predict", "n", -1, "tokens to generate at most (-1: until the context is full)")
+	fl.StringVar(&f.layout, "kv-layout", "contiguous", `KV cache: "contiguous" for one answer at a time, or "paged" as for many, which remembers earlier turns longer`)
 	fl.BoolVar(&f.raw, "raw", false, "feed the prompt as it is, without the chat template")
 	fl.BoolVar(&f.asJSON, "json", false, "print one JSON object with the answer and the figures")
 	fl.BoolVar(&f.ignoreEOS, "ignore-eos", false, "go on past end-of-sequence tokens")

@@ -103,17 +103,20 @@ func (o *BatchOptions) stall(ctx context.Context, e *engine.Engine, rng *rand.Ra
 	cancel()
 	for range n {
 		a := <-ends
-		if !errors.Is(a.err, context.Canceled) {
-			return errors.Join(a.err, fmt.Errorf("a stream ended after %d tokens, before the prompt was read", len(a.times)))
+		if a.err != nil && !errors.Is(a.err, context.Canceled) {
+			return a.err
 		}
 		sum.add(a.times, began, read)
 	}
-	sum.took += read.Sub(began)
+	if sum.took += read.Sub(began); len(sum.during) == 0 {
+		return errors.New("the streams had ended before the prompt was read")
+	}
 	return nil
 }
 
-// meanwhile is how many tokens a stream may decode while the prompt is read.
-func (o *BatchOptions) meanwhile() int { return o.Stall/leastChunk + 64 }
+// meanwhile is how many tokens a stream may decode until the prompt is read, with some for the time before it is noticed: a
+// tiny model decodes hundreds while this process waits for a core.
+func (o *BatchOptions) meanwhile() int { return o.Stall/leastChunk + 512 }
 
 // receive reads an answer and says on warm when it has o.Tokens tokens, or all.
 func (o *BatchOptions) receive(t *engine.Ticket, warm chan<- struct{}) (a arrivals) {

@@ -1,5 +1,5 @@
-// Package machine says what this computer is: the processors that the process may use, caches and who shares them,
-// memory outside the garbage collector's heap, and measured read bandwidth.
+// Package machine says what this computer is: the processors that the process may use, caches and who shares them, and
+// memory outside the garbage collector's heap.
 package machine
 
 import (
@@ -44,6 +44,12 @@ var Host = sync.OnceValue(func() *Info {
 // Threads is the number of workers to use by default: CPUs in the affinity mask, at most the control group's quota, one
 // for each physical core, efficiency cores left out.
 func Threads() int { return Host().Threads }
+
+// CPUs is how many threads can run at once: the CPUs in the affinity mask, at most the control group's quota rounded up.
+func CPUs() int { return Host().CPUs() }
+
+// CPUs is how many threads can run at once, at least 1.
+func (m *Info) CPUs() int { return max(1, int(min(float64(m.Allowed), math.Ceil(m.Quota)))) }
 
 // CacheBytes returns the size of one instance of a level of this computer's cache, 0 when unknown.
 func CacheBytes(level int) int {

@@ -128,8 +128,8 @@ func (f *modelFlags) engineOptions() (engine.Options, error) {
 	if f.weights != "native" && f.weights != "f32" {
 		return engine.Options{}, &usageError{fmt.Errorf("--weights %q: want native or f32", f.weights)}
 	}
-	if f.threads < 0 || f.threads > 1024 {
-		return engine.Options{}, &usageError{fmt.Errorf("-t %d: want 0 (automatic) to 1024", f.threads)}
+	if err := checkThreads(f.threads); err != nil {
+		return engine.Options{}, err
 	}
 	if f.context < 0 {
 		return engine.Options{}, &usageError{fmt.Errorf("-c %d: want 0 (automatic) or more", f.context)}

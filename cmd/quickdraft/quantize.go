@@ -41,8 +41,8 @@ func (f *quantizeFlags) run(ctx context.Context, in, out, name string) error {
 	if err != nil {
 		return &usageError{fmt.Errorf("TYPE %s: %w", name, err)}
 	}
-	if f.threads < 0 || f.threads > 1024 {
-		return &usageError{fmt.Errorf("-t %d: want 0 (automatic) to 1024", f.threads)}
+	if err := checkThreads(f.threads); err != nil {
+		return err
 	}
 	bar := newBar("quantizing", os.Stderr)
 	o := quantize.Options{Threads: f.threads, Note: bar.Note, Progress: bar.Set}

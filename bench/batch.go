@@ -109,15 +109,18 @@ func Decoding(ctx context.Context, e *engine.Engine, name string, o BatchOptions
 	return res, nil
 }
 
-// run decodes n requests and measures the passes in which all of them get a token.
-func (o *BatchOptions) run(ctx context.Context, e *engine.Engine, rng *rand.Rand, n int) (BatchRow, error) {
-	ctx, cancel := context.WithCancel(ctx)
+// run decodes n requests and measures the passes in which all of them get a token, until there are enough.
+func (o *BatchOptions) run(parent context.Context, e *engine.Engine, rng *rand.Rand, n int) (BatchRow, error) {
+	ctx, cancel := context.WithCancel(parent)
 	defer cancel()
-	sum := stepSum{streams: n}
+	sum := stepSum{streams: n, want: o.Tokens, enough: cancel}
 	if err := e.WatchPasses(sum.add); err != nil {
 		return BatchRow{}, err
 	}
 	err := o.decode(ctx, e, rng, n)
+	if errors.Is(err, context.Canceled) && parent.Err() == nil {
+		err = nil
+	}
 	if end := e.WatchPasses(nil); err == nil {
 		err = end
 	}
@@ -127,7 +130,7 @@ func (o *BatchOptions) run(ctx context.Context, e *engine.Engine, rng *rand.Rand
 	return sum.row()
 }
 
-// decode runs n requests at once, to their ends.
+// decode runs n requests at once, to their ends or until ctx ends.
 func (o *BatchOptions) decode(ctx context.Context, e *engine.Engine, rng *rand.Rand, n int) error {
 	tickets := make([]*engine.Ticket, n)
 	for i := range tickets {
@@ -169,6 +172,8 @@ func (o *BatchOptions) submit(ctx context.Context, e *engine.Engine, rng *rand.R
 // stepSum adds up the passes in which all streams decode, one after the other.
 type stepSum struct {
 	streams int
+	want    int       // steps that are enough
+	enough  func()    // called then
 	last    time.Time // end of the pass before, if it was one of them
 	steps   int
 	took    time.Duration
@@ -177,7 +182,7 @@ type stepSum struct {
 
 // add sees a pass; it is called by the engine's loop.
 func (s *stepSum) add(p engine.Pass) {
-	if p.Requests != s.streams || p.Tokens != s.streams {
+	if p.Requests != s.streams || p.Tokens != s.streams || s.steps == s.want {
 		s.last = time.Time{}
 		return
 	}
@@ -189,6 +194,9 @@ func (s *stepSum) add(p engine.Pass) {
 		s.parts.Products += p.Products
 		s.parts.Attention += p.Attention
 		s.parts.Sample += p.Sample
+		if s.steps == s.want {
+			s.enough()
+		}
 	}
 	s.last = p.End
 }

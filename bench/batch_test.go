@@ -29,6 +29,7 @@ func TestDecoding(t *testing.T) {
 	for i, r := range rows {
 		row := r.(map[string]any)
 		require.EqualValues(t, o.Streams[i], row["streams"])
+		require.EqualValues(t, o.Tokens, row["steps"])
 		positive(t, row, "tokens_per_second", "ratio", "step_ms", "kernel_ms", "attention_ms", "other_ms", "sampling_ms", "scheduler_ms", "overhead_share")
 		parts := 0.0
 		for _, key := range []string{"kernel_ms", "attention_ms", "other_ms", "sampling_ms", "scheduler_ms", "idle_ms"} {
@@ -69,7 +70,7 @@ func TestStalling(t *testing.T) {
 	for i, r := range rows {
 		row := r.(map[string]any)
 		require.EqualValues(t, o.Streams[i], row["streams"])
-		positive(t, row, "median_gap_before_ms", "median_gap_ms", "p99_gap_ms", "max_gap_ms", "prompt_seconds", "prompt_tokens_per_second", "streams_tokens_per_second")
+		positive(t, row, "median_gap_before_ms", "max_gap_before_ms", "median_gap_ms", "p99_gap_ms", "max_gap_ms", "prompt_seconds", "prompt_tokens_per_second", "streams_tokens_per_second")
 		require.GreaterOrEqual(t, row["p99_gap_ms"], row["median_gap_ms"])
 		require.GreaterOrEqual(t, row["max_gap_ms"], row["p99_gap_ms"])
 		require.GreaterOrEqual(t, row["gaps"].(float64), float64(2*o.Streams[i]), "in both rounds every stream waited at least once")

@@ -16,6 +16,7 @@ import (
 type StallRow struct {
 	Streams   int     `json:"streams"`
 	Before    float64 `json:"median_gap_before_ms"`      // between two tokens of a stream, before the prompt arrives
+	MaxBefore float64 `json:"max_gap_before_ms"`         // what the machine does to answers that nothing disturbs
 	Median    float64 `json:"median_gap_ms"`             // while it is read
 	P99       float64 `json:"p99_gap_ms"`                // 99 of 100 are shorter
 	Max       float64 `json:"max_gap_ms"`                // the longest of all streams
@@ -154,6 +155,9 @@ func (s *stallSum) add(times []time.Time, began, read time.Time) {
 
 func (s *stallSum) row(nPrompt int) StallRow {
 	r := StallRow{Streams: s.streams, Before: 1e3 * Median(s.before), Median: 1e3 * Median(s.during), Gaps: len(s.during), Seconds: s.took.Seconds()}
+	if len(s.before) > 0 {
+		r.MaxBefore = 1e3 * slices.Max(s.before)
+	}
 	if r.Gaps > 0 {
 		slices.Sort(s.during)
 		r.P99, r.Max = 1e3*s.during[(r.Gaps-1)*99/100], 1e3*s.during[r.Gaps-1]
@@ -164,10 +168,10 @@ func (s *stallSum) row(nPrompt int) StallRow {
 
 // String is the result for people.
 func (s *Stalls) String() string {
-	text := fmt.Sprintf("%v\nmodel    %s, a prompt of %d tokens arrives, target of a pass %.0f ms\n%v\n%8s %14s %14s %8s %8s %8s %10s %16s %16s", s.Head, s.Model,
-		s.PromptTokens, s.TargetMs, s.LimitFigures, "streams", "gap before ms", "median gap ms", "p99 ms", "max ms", "gaps", "prompt s", "prompt tokens/s", "stream tokens/s")
+	text := fmt.Sprintf("%v\nmodel    %s, a prompt of %d tokens arrives, target of a pass %.0f ms\n%v\n%8s %14s %8s %14s %8s %8s %8s %10s %16s %16s", s.Head, s.Model,
+		s.PromptTokens, s.TargetMs, s.LimitFigures, "streams", "gap before ms", "max ms", "median gap ms", "p99 ms", "max ms", "gaps", "prompt s", "prompt tokens/s", "stream tokens/s")
 	for _, r := range s.Rows {
-		text += fmt.Sprintf("\n%8d %14.1f %14.1f %8.1f %8.1f %8d %10.1f %16.1f %16.1f", r.Streams, r.Before, r.Median, r.P99, r.Max, r.Gaps, r.Seconds, r.PromptTPS, r.StreamTPS)
+		text += fmt.Sprintf("\n%8d %14.1f %8.1f %14.1f %8.1f %8.1f %8d %10.1f %16.1f %16.1f", r.Streams, r.Before, r.MaxBefore, r.Median, r.P99, r.Max, r.Gaps, r.Seconds, r.PromptTPS, r.StreamTPS)
 	}
 	return text
 }

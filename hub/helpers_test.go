@@ -71,6 +71,14 @@ func (x *tester) pull(name string) (string, error) {
 	return x.Pull(ctx, name)
 }
 
+// has reports whether the cache holds a model.
+func (x *tester) has(name string) bool {
+	t, err := x.parseName(name)
+	require.NoError(x.t, err)
+	_, ok := x.cached(t)
+	return ok
+}
+
 // wantPulled pulls and compares the file with the model's bytes.
 func (x *tester) wantPulled(name string) {
 	x.t.Helper()

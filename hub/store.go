@@ -209,7 +209,7 @@ func (h *Hub) Show(name string) (Info, error) {
 	p, ok := h.cached(t)
 	if !ok {
 		if t.local != "" {
-			return Info{}, fmt.Errorf("model %s: no such file; %w", t.local, errUnknownName)
+			return Info{}, missing(t.local)
 		}
 		return info, nil
 	}

@@ -34,3 +34,35 @@ func TestListNamesAFolderThatCannotBeMade(t *testing.T) {
 	cmd.SetArgs([]string{"list"})
 	require.ErrorContains(t, cmd.Execute(), blocked)
 }
+
+func TestNamesThatStandForNothing(t *testing.T) {
+	t.Setenv("QUICKDRAFT_HOME", t.TempDir())
+	path := small(t)
+	for _, name := range []string{"nosuchmodel", "smollm2:9000b", "./missing.gguf", "/nowhere/missing.gguf", "hf:only-one-part", "pypi:", "http://", "ftp://x/y"} {
+		for _, args := range [][]string{
+			{"run", "-m", name, "-p", "a"}, {"run", name, "a"}, {"run", "-m", path, "-md", name, "-p", "a"}, {"pull", name}, {"show", name}, {"bench", "-m", name}, {"bench", "decode", "-m", name},
+			{"perplexity", "-m", name, "-f", path}, {"imatrix", "-m", name, "-f", path, "-o", "x"}, {"quantize", name, "x", "q8_0"},
+			{"debug", "logits", "-m", name, "--ids", "1"}, {"debug", "generate", "-m", name, "--ids", "1"}, {"debug", "tokenize", "-m", name},
+			{"debug", "template", "-m", name, "--messages", messages(t)},
+		} {
+			cmd := root()
+			cmd.SetArgs(longShorthand(args))
+			err := cmd.Execute()
+			require.ErrorContains(t, err, name, "%v", args)
+			require.Equal(t, 2, exitCode(err), "%v: %v", args, err)
+			require.NotContains(t, err.Error(), "\n", "%v", args)
+		}
+	}
+	cmd := root()
+	cmd.SetArgs([]string{"rm", "smollm2:135m"})
+	err := cmd.Execute()
+	require.ErrorContains(t, err, "model smollm2:135m is not in the cache")
+	require.Equal(t, 1, exitCode(err))
+}
+
+// messages writes a conversation for debug template.
+func messages(t *testing.T) string {
+	path := filepath.Join(t.TempDir(), "messages.json")
+	require.NoError(t, os.WriteFile(path, []byte(`{"messages":[{"role":"user","content":"hi"}]}`), 0o600))
+	return path
+}

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"quickdraft/asm/cpu"
+	"quickdraft/hub"
 )
 
 // version is set by the release build: -ldflags "-X main.version=1.2.3".
@@ -25,15 +26,23 @@ func main() {
 	if err == nil {
 		return
 	}
-	if errors.Is(err, errInterrupted) {
-		os.Exit(130)
+	if !errors.Is(err, errInterrupted) {
+		fmt.Fprintln(os.Stderr, "error:", err)
 	}
-	fmt.Fprintln(os.Stderr, "error:", err)
+	os.Exit(exitCode(err))
+}
+
+// exitCode is 2 for what the caller did wrong, 130 after Ctrl-C and 1 for everything else that failed.
+func exitCode(err error) int {
 	var usage *usageError
-	if errors.As(err, &usage) {
-		os.Exit(2)
+	var name *hub.NameError
+	switch {
+	case errors.Is(err, errInterrupted):
+		return 130
+	case errors.As(err, &usage), errors.As(err, &name):
+		return 2
 	}
-	os.Exit(1)
+	return 1
 }
 
 // errInterrupted ends a command that Ctrl-C stopped and that has said all it has to say.

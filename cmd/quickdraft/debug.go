@@ -70,7 +70,8 @@ func debugLogits() *cobra.Command {
 			return writeLogits(path, &f, ids, decoder, top, chunk)
 		},
 	}
-	f.add(cmd)
+	f.addName(cmd)
+	f.addLoading(cmd)
 	cmd.Flags().StringVar(&idList, "ids", "", "token ids, separated by commas")
 	cmd.Flags().StringVar(&decoderList, "decoder-ids", "", "with an encoder-decoder, whose encoder reads --ids: what the decoder is fed after its start token")
 	cmd.Flags().IntVar(&top, "top", 0, "print the N highest logits of a position, with their ids, instead of all")
@@ -236,7 +237,7 @@ func debugTokenize() *cobra.Command {
 			return tokenizeLines(t, o)
 		},
 	}
-	f.add(cmd)
+	f.addName(cmd)
 	cmd.Flags().BoolVar(&o.AddSpecial, "special", false, "add BOS and EOS as the model wants them")
 	cmd.Flags().BoolVar(&o.ParseSpecial, "parse-special", false, "recognise special tokens in the text")
 	return cmd
@@ -291,7 +292,7 @@ func debugTemplate() *cobra.Command {
 			return enc.Encode(out)
 		},
 	}
-	f.add(cmd)
+	f.addName(cmd)
 	fl := cmd.Flags()
 	fl.StringVar(&o.messages, "messages", "-", `JSON file {"messages":[..],"tools":[..],"add_generation_prompt":true,..}; further keys are template variables; "-" is standard input`)
 	fl.StringVar(&o.template, "template", "", "file with another template than the model's; no model is needed then")

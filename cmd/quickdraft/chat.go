@@ -18,7 +18,8 @@ const chatHelp = `/help    this list
 /reset   forget the conversation
 /stats   figures of the last answer
 /exit    leave (Ctrl-D does too)
-Enter sends, Alt-Enter or Ctrl-J starts a new line, Up and Down recall what was sent, Ctrl-C stops an answer.`
+Enter sends, or lets the line wait while an answer comes; Alt-Enter or Ctrl-J starts a new line, Up and Down recall what was
+sent, Ctrl-C stops an answer.`
 
 var (
 	dim  = lipgloss.NewStyle().Faint(true)
@@ -49,10 +50,11 @@ func (f *runFlags) chat(ctx context.Context) error {
 
 // conversation is the state of a chat; it implements tea.Model.
 type conversation struct {
-	ctx   context.Context
-	flags *runFlags
-	model *loaded
-	send  func(tea.Msg)
+	ctx      context.Context
+	system   string
+	encode   func([]text.Message) ([]int32, error)
+	generate func(ctx context.Context, ids []int32, show func(string)) (result, error)
+	send     func(tea.Msg)
 
 	input         textarea.Model
 	width, height int
@@ -60,19 +62,21 @@ type conversation struct {
 	sent          []string // what the user sent, for recall
 	at            int      // position in sent; len(sent) is the line being written
 	draft         string   // that line, while another one is recalled
+	queue         []string // sent while an answer came, in the order in which they are to be obeyed
 
 	answer strings.Builder    // the answer that is coming
 	stop   context.CancelFunc // ends it; nil when none is coming
 	last   *figures
 }
 
-// pieceMsg is a piece of an answer, doneMsg its end.
+// pieceMsg is a piece of an answer, doneMsg its end. nextMsg comes when all that is known is printed.
 type (
 	pieceMsg string
 	doneMsg  struct {
 		figures figures
 		err     error
 	}
+	nextMsg struct{}
 )
 
 func newConversation(ctx context.Context, f *runFlags, m *loaded) *conversation {
@@ -82,7 +86,11 @@ func newConversation(ctx context.Context, f *runFlags, m *loaded) *conversation 
 	in.MaxHeight = 12
 	in.KeyMap.InsertNewline.SetKeys("alt+enter", "ctrl+j", "shift+enter")
 	in.Focus()
-	c := &conversation{ctx: ctx, flags: f, model: m, input: in, width: 80, height: 24}
+	c := &conversation{ctx: ctx, system: f.system, input: in, width: 80, height: 24}
+	c.encode = func(messages []text.Message) ([]int32, error) { return m.encode(ctx, messages, f.raw) }
+	c.generate = func(ctx context.Context, ids []int32, show func(string)) (result, error) {
+		return f.generate(ctx, m, ids, show)
+	}
 	c.reset()
 	return c
 }
@@ -90,8 +98,8 @@ func newConversation(ctx context.Context, f *runFlags, m *loaded) *conversation 
 // reset forgets everything but the system message.
 func (c *conversation) reset() {
 	c.messages = nil
-	if c.flags.system != "" {
-		c.messages = []text.Message{{Role: "system", Content: c.flags.system}}
+	if c.system != "" {
+		c.messages = []text.Message{{Role: "system", Content: c.system}}
 	}
 }
 
@@ -110,6 +118,8 @@ func (c *conversation) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		return c, nil
 	case doneMsg:
 		return c, c.finish(msg)
+	case nextMsg:
+		return c, c.next()
 	case tea.KeyPressMsg:
 		if cmd, handled := c.key(msg.String()); handled {
 			return c, cmd
@@ -167,30 +177,52 @@ func (c *conversation) recall(at int) {
 	c.input.SetValue(c.sent[at])
 }
 
-// enter sends what was written, or obeys it when it is a command.
+// enter sends what was written, or lets it wait until the answer that is coming has ended.
 func (c *conversation) enter() tea.Cmd {
 	line := strings.TrimSpace(c.input.Value())
-	if line == "" || c.stop != nil {
+	if line == "" {
 		return nil
 	}
 	c.input.Reset()
 	c.input.SetHeight(1)
 	c.sent = append(c.sent, line)
 	c.at, c.draft = len(c.sent), ""
+	if c.stop != nil || len(c.queue) > 0 {
+		c.queue = append(c.queue, line)
+		return nil
+	}
+	return c.obey(line)
+}
+
+// next obeys the line that has waited longest.
+func (c *conversation) next() tea.Cmd {
+	if c.stop != nil || len(c.queue) == 0 {
+		return nil
+	}
+	line := c.queue[0]
+	c.queue = c.queue[1:]
+	return c.obey(line)
+}
+
+// goOn lets the next line be obeyed after everything before it is printed.
+func goOn() tea.Msg { return nextMsg{} }
+
+// obey asks for an answer, or does what a command says.
+func (c *conversation) obey(line string) tea.Cmd {
 	echo := tea.Println(bold.Render("> ") + line)
 	if strings.HasPrefix(line, "/") {
-		return tea.Sequence(echo, c.command(line))
+		return tea.Sequence(echo, c.command(line), goOn)
 	}
 	c.messages = append(c.messages, text.Message{Role: "user", Content: line})
-	ids, err := c.model.encode(c.ctx, c.messages, c.flags.raw)
+	ids, err := c.encode(c.messages)
 	if err != nil {
 		c.messages = c.messages[:len(c.messages)-1]
-		return tea.Sequence(echo, tea.Println(dim.Render(err.Error())))
+		return tea.Sequence(echo, tea.Println(dim.Render(err.Error())), goOn)
 	}
 	ctx, stop := context.WithCancel(c.ctx)
 	c.stop = stop
 	go func() {
-		res, err := c.flags.generate(ctx, c.model, ids, func(s string) { c.send(pieceMsg(s)) })
+		res, err := c.generate(ctx, ids, func(s string) { c.send(pieceMsg(s)) })
 		c.send(doneMsg{res.figures, err})
 	}()
 	return echo
@@ -236,18 +268,37 @@ func (c *conversation) finish(msg doneMsg) tea.Cmd {
 	default:
 		note = dim.Render(msg.figures.String())
 	}
-	return tea.Sequence(tea.Println(answer), tea.Println(note))
+	return tea.Sequence(tea.Println(answer), tea.Println(note), goOn)
 }
 
-// View shows the end of the answer that is coming, and the input.
+// View shows the end of the answer that is coming, the lines that wait, and the input.
 func (c *conversation) View() tea.View {
 	if c.stop == nil {
 		return tea.NewView(c.input.View())
 	}
 	wrapped := lipgloss.NewStyle().Width(c.width).Render(c.answer.String())
 	lines := strings.Split(wrapped, "\n")
-	if room := max(1, c.height-3-c.input.Height()); len(lines) > room {
+	waiting := c.waiting()
+	if room := max(1, c.height-3-len(waiting)-c.input.Height()); len(lines) > room {
 		lines = lines[len(lines)-room:]
 	}
-	return tea.NewView(strings.Join(lines, "\n") + "\n" + dim.Render("Ctrl-C stops") + "\n" + c.input.View())
+	lines = append(append(lines, dim.Render("Ctrl-C stops")), waiting...)
+	return tea.NewView(strings.Join(lines, "\n") + "\n" + c.input.View())
+}
+
+// maxWaiting is how many lines that wait are shown.
+const maxWaiting = 3
+
+// waiting returns the lines of the queue as they are shown: one row each.
+func (c *conversation) waiting() []string {
+	var rows []string
+	for i, line := range c.queue {
+		if i == maxWaiting {
+			rows = append(rows, dim.Render(fmt.Sprintf("and %d more", len(c.queue)-i)))
+			break
+		}
+		first, _, _ := strings.Cut(line, "\n")
+		rows = append(rows, dim.MaxWidth(c.width).Render("next: "+first))
+	}
+	return rows
 }

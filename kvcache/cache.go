@@ -178,7 +178,7 @@ func (cfg *Config) bytes() float64 {
 			windowed++
 		}
 	}
-	blocks := float64(cfg.Layers-windowed)*float64(cfg.Blocks) + float64(windowed)*float64(cfg.WindowBlocks)
+	blocks := float64(float64(cfg.Layers-windowed)*float64(cfg.Blocks)) + float64(float64(windowed)*float64(cfg.WindowBlocks))
 	values := float64(cfg.KVHeads) * float64(cfg.HeadDim) * BlockTokens
 	if values > 1<<46 {
 		return values // the size of a block would overflow

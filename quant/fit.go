@@ -231,7 +231,7 @@ func roundAffine(x, w []float32, top int, a affine, d, dmin float32, high int) (
 	bestErr := math.Inf(1)
 	for s := max(0, sc0-1); s <= min(high, sc0+1); s++ {
 		for m := max(0, mn0-1); m <= min(high, mn0+1); m++ {
-			if e := (affine{d * float32(s), dmin * float32(m)}).error(x, w, top); e < bestErr {
+			if e := (affine{float32(d * float32(s)), float32(dmin * float32(m))}).error(x, w, top); e < bestErr {
 				sc, mn, bestErr = byte(s), byte(m), e
 			}
 		}

@@ -53,7 +53,7 @@ func encodeQ2_K(dst []byte, src, w []float32) {
 			part := x[h*16:][:16]
 			sc, mn := roundAffine(part, importance(w, b*256+h*16, 16), 3, fit, d, dmin, 15)
 			block[h] = sc | mn<<4
-			coder := affine{d * float32(sc), dmin * float32(mn)}.coder(3)
+			coder := affine{float32(d * float32(sc)), float32(dmin * float32(mn))}.coder(3)
 			for i, v := range part {
 				block[16+h/8*32+h&1*16+i] |= byte(coder.code(v)) << (h / 2 % 4 * 2)
 			}

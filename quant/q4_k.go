@@ -83,7 +83,7 @@ func encodeScalesK(block []byte, x, w []float32, b, top int) (fits [kParts]affin
 	for j, fit := range fits {
 		sc, mn := roundAffine(x[j*32:][:32], importance(w, b*256+j*32, 32), top, fit, d, dmin, 63)
 		putScales6(block[4:], j, sc, mn)
-		fits[j] = affine{d * float32(sc), dmin * float32(mn)}
+		fits[j] = affine{float32(d * float32(sc)), float32(dmin * float32(mn))}
 	}
 	return fits
 }
@@ -116,7 +116,7 @@ func packScalesK(tile, block []byte, r int) {
 // scaleK returns scale and min of row r in part j of a Q4_K or Q5_K tile.
 func scaleK(tile []byte, j, r int) (w, m float32) {
 	at := tile[q4kScales+j*2*bytes16:]
-	return halfAt(tile[2*r:]) * float32(at[r]), halfAt(tile[q4kMin+2*r:]) * float32(at[bytes16+r])
+	return float32(halfAt(tile[2*r:]) * float32(at[r])), float32(halfAt(tile[q4kMin+2*r:]) * float32(at[bytes16+r]))
 }
 
 func unpackQ4_K(dst []float32, tile []byte, r int) {

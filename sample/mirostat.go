@@ -27,5 +27,5 @@ func (s *Sampler) learn(prob float64) {
 		return
 	}
 	surprise := -detmath.Log(prob) / math.Ln2
-	s.mu -= float64(s.p.MirostatEta * (surprise - s.p.MirostatTau))
+	s.mu = float64(s.mu) - float64(s.p.MirostatEta*(surprise-s.p.MirostatTau))
 }

@@ -99,6 +99,8 @@ func Imports(files []File) []Finding {
 func forbidden(f File, to string) string {
 	from := f.Dir()
 	switch {
+	case slices.Contains(strings.Split(to, "/"), "testdata"):
+		return fmt.Sprintf("imports %s: no rule reads what lies in testdata", to)
 	case isHelper(to) && (f.IsTest() || isHelper(from) || strings.HasPrefix(from, "bench")):
 		return ""
 	case isHelper(to):
@@ -139,6 +141,39 @@ func Cgo(files []File) []Finding {
 				found = append(found, Finding{File: f.Path, Line: fset.Position(spec.Pos()).Line, Msg: "imports \"C\": there is no cgo here"})
 			}
 		}
+		for _, group := range tree.Comments {
+			for _, c := range group.List {
+				if strings.HasPrefix(c.Text, "//go:cgo_") {
+					found = append(found, Finding{File: f.Path, Line: fset.Position(c.Pos()).Line, Msg: c.Text + ": there is no cgo here"})
+				}
+			}
+		}
+		return found
+	})
+}
+
+// threadless are packages that are called from threads and start none.
+var threadless = []string{"quant", "sample", "internal/detmath"}
+
+// Threads finds goroutines and what synchronises them in packages that have none.
+func Threads(files []File) []Finding {
+	keep := func(f File) bool { return !f.IsTest() && slices.Contains(threadless, f.Dir()) }
+	return parsed(files, keep, func(f File, fset *token.FileSet, tree *ast.File) []Finding {
+		var found []Finding
+		add := func(n ast.Node, what string) {
+			found = append(found, Finding{File: f.Path, Line: fset.Position(n.Pos()).Line, Msg: fmt.Sprintf("%s: %s never sees a thread", what, f.Dir())})
+		}
+		for _, spec := range tree.Imports {
+			if spec.Path.Value == `"sync"` || spec.Path.Value == `"sync/atomic"` {
+				add(spec, "imports "+spec.Path.Value)
+			}
+		}
+		ast.Inspect(tree, func(n ast.Node) bool {
+			if _, ok := n.(*ast.GoStmt); ok {
+				add(n, "starts a goroutine")
+			}
+			return true
+		})
 		return found
 	})
 }

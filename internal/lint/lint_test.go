@@ -28,6 +28,7 @@ func TestSizes(t *testing.T)          { report(t, Sizes(tree(t))) }
 func TestGeneratedFiles(t *testing.T) { report(t, Generated(tree(t))) }
 func TestPortable(t *testing.T)       { report(t, Portable(tree(t))) }
 func TestNothingForeign(t *testing.T) { report(t, Foreign(tree(t))) }
+func TestNoThreads(t *testing.T)      { report(t, Threads(tree(t))) }
 func TestVaryingMath(t *testing.T)    { report(t, Varying(tree(t))) }
 
 // TestFusing looks at the files that each architecture builds.
@@ -42,5 +43,18 @@ func TestFusing(t *testing.T) {
 			require.Len(t, pkgs, len(Pass))
 			report(t, Fusing(pkgs, Root()))
 		})
+	}
+}
+
+// TestCompiled looks for fused instructions in what the compiler makes for processors that have them.
+func TestCompiled(t *testing.T) {
+	if testing.Short() {
+		t.Skip("compiling for other processors takes long")
+	}
+	paths := append([]string{Module + "/asm/..."}, Pass...)
+	for _, env := range [][]string{{"GOARCH=amd64", "GOAMD64=v3"}, {"GOARCH=arm64"}} {
+		found, err := Fused(Root(), env, paths...)
+		require.NoError(t, err)
+		report(t, found)
 	}
 }

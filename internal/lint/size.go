@@ -26,6 +26,7 @@ func Sizes(files []File) []Finding {
 		for _, d := range tree.Decls {
 			fn, ok := d.(*ast.FuncDecl)
 			if !ok {
+				found = append(found, longLiterals(f, fset, d)...)
 				continue
 			}
 			limit := MaxFunc
@@ -39,4 +40,20 @@ func Sizes(files []File) []Finding {
 		}
 		return found
 	})
+}
+
+// longLiterals checks the functions that variables of the package are set to.
+func longLiterals(f File, fset *token.FileSet, d ast.Decl) (found []Finding) {
+	ast.Inspect(d, func(n ast.Node) bool {
+		lit, ok := n.(*ast.FuncLit)
+		if !ok {
+			return true
+		}
+		first := fset.Position(lit.Pos()).Line
+		if n := fset.Position(lit.End()).Line - first + 1; n > MaxFunc {
+			found = append(found, Finding{File: f.Path, Line: first, Msg: fmt.Sprintf("a function literal has %d lines, at most %d are right", n, MaxFunc)})
+		}
+		return false
+	})
+	return found
 }

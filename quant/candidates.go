@@ -13,8 +13,7 @@ const (
 	WideM = 16 // and for the wide tile of prefill
 )
 
-// DotFunc is Format.DotRef for a fixed number of activation rows, with pointers instead of slices. Strides: dstStride in
-// floats, actStride in bytes.
+// DotFunc is Format.DotRef for a fixed number of activation rows, with pointers instead of slices.
 type DotFunc func(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int)
 
 // Candidate is one implementation of a format's dot product for m activation rows.
@@ -64,7 +63,7 @@ func reference(f *Format, m int) Candidate {
 		}
 		f.DotRef(unsafe.Slice(dst, (m-1)*dstStride+nTiles*TileRows), dstStride,
 			unsafe.Slice(tiles, nTiles*nBlocks*f.TileBytes), nTiles,
-			unsafe.Slice(act, (m-1)*actStride+f.ActBytes(nBlocks*f.BlockSize)), actStride, nBlocks, m)
+			unsafe.Slice(act, f.actSize(m, nBlocks*f.BlockSize, actStride)), actStride, nBlocks, m)
 	}
 	return Candidate{Level: cpu.Go, Name: "go.Dot" + f.Name, Dot: dot}
 }

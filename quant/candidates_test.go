@@ -65,29 +65,41 @@ func actRow(f *Format, cols int, x func() float32) []byte {
 	return dst
 }
 
+// putAct places row i where DotRef expects it.
+func putAct(f *Format, act, row []byte, i, actStride int) {
+	if f.Float {
+		copy(act[i*actStride:], row)
+		return
+	}
+	for b := 0; b*ActBlockBytes < len(row); b++ {
+		copy(act[b*actStride+i*ActBlockBytes:], row[b*ActBlockBytes:][:ActBlockBytes])
+	}
+}
+
 // dotCase is one multiplication; the buffers lie between guard bytes, or end where a page ends that must not be touched.
 type dotCase struct {
-	f                             *Format
-	m, nTiles, nBlocks            int
-	dst                           *guarded
-	tiles, act                    *guarded
-	dstStride, actStride, rowSize int
+	f                    *Format
+	m, nTiles, nBlocks   int
+	dst                  *guarded
+	tiles, act           *guarded
+	dstStride, actStride int
 }
 
 func newDotCase(f *Format, m, nTiles, nBlocks, shift int, fill func([]byte), scale, x func() float32) *dotCase {
 	c := &dotCase{f: f, m: m, nTiles: nTiles, nBlocks: nBlocks}
-	c.rowSize = f.ActBytes(nBlocks * f.BlockSize)
-	pad := max(shift, 0)
+	pad, cols := max(shift, 0), nBlocks*f.BlockSize
 	c.dstStride = nTiles*TileRows + 3*pad
-	c.actStride = c.rowSize + 4*pad
+	if c.actStride = m*ActBlockBytes + 4*pad; f.Float {
+		c.actStride = 4*cols + 4*pad
+	}
 	c.dst = newGuarded(4*((m-1)*c.dstStride+nTiles*TileRows), shift)
 	c.tiles = newGuarded(nTiles*nBlocks*f.TileBytes, shift)
-	c.act = newGuarded((m-1)*c.actStride+c.rowSize, shift)
+	c.act = newGuarded(f.actSize(m, cols, c.actStride), shift)
 	for t := range nTiles {
 		f.Pack(c.tiles.data[t*nBlocks*f.TileBytes:][:nBlocks*f.TileBytes], fileRows(f, nBlocks, fill, scale))
 	}
 	for i := range m {
-		copy(c.act.data[i*c.actStride:], actRow(f, nBlocks*f.BlockSize, x))
+		putAct(f, c.act.data, actRow(f, cols, x), i, c.actStride)
 	}
 	return c
 }

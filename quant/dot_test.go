@@ -164,10 +164,13 @@ func randomBlocks(rng *rand.Rand, f *Format, n, kind int) []byte {
 	return data
 }
 
-// randomAct returns m activation rows, actStride apart, and the values that they stand for.
-func randomAct(rng *rand.Rand, f *Format, m, cols, actStride int, extreme bool) ([]byte, [][]float64) {
-	act := make([]byte, m*actStride)
-	values := make([][]float64, m)
+// randomAct returns m activation rows, their stride, each row alone, and the values that they stand for.
+func randomAct(rng *rand.Rand, f *Format, m, cols, pad int, extreme bool) (act []byte, actStride int, rows [][]byte, values [][]float64) {
+	if actStride = m*ActBlockBytes + pad; f.Float {
+		actStride = 4*cols + pad
+	}
+	act = make([]byte, f.actSize(m, cols, actStride))
+	values = make([][]float64, m)
 	for i := range m {
 		x := make([]float32, cols)
 		for c := range x {
@@ -176,13 +179,15 @@ func randomAct(rng *rand.Rand, f *Format, m, cols, actStride int, extreme bool) 
 				x[c] = float32(1 - 2*rng.IntN(2)*(i&1))
 			}
 		}
-		row := act[i*actStride:]
+		row := make([]byte, f.ActBytes(cols))
 		values[i] = make([]float64, cols)
 		if f.Float {
 			encodeF32(row, x)
 		} else {
-			QuantizeRow(row[:ActBytes(cols)], x)
+			QuantizeRow(row, x)
 		}
+		putAct(f, act, row, i, actStride)
+		rows = append(rows, row)
 		for c := range x {
 			values[i][c] = float64(x[c])
 			if !f.Float {
@@ -190,7 +195,7 @@ func randomAct(rng *rand.Rand, f *Format, m, cols, actStride int, extreme bool) 
 			}
 		}
 	}
-	return act, values
+	return act, actStride, rows, values
 }
 
 func TestDotRefIsTheSpecification(t *testing.T) {
@@ -214,8 +219,7 @@ func checkDot(t *rapid.T, f *Format) {
 	nTiles := Tiles(rows)
 	tiles := make([]byte, nTiles*f.TileSize(cols))
 	PackMatrix(tiles, f.Type, src, rows, cols, 0, nTiles, nil)
-	actStride := f.ActBytes(cols) + 64*rng.IntN(3)
-	act, values := randomAct(rng, f, m, cols, actStride, extreme)
+	act, actStride, actRows, values := randomAct(rng, f, m, cols, 64*rng.IntN(3), extreme)
 	const canary = 12345
 	dstStride := nTiles*TileRows + rng.IntN(5)
 	dst := make([]float32, m*dstStride)
@@ -236,7 +240,7 @@ func checkDot(t *rapid.T, f *Format) {
 				continue
 			}
 			row := src[r*f.RowBytes(cols):][:f.RowBytes(cols)]
-			want := specDot(f, row, act[i*actStride:])
+			want := specDot(f, row, actRows[i])
 			requireSameBits(t, []float32{want}, []float32{got}, f.Name)
 			f.Decode(w, row)
 			exact, bound := exactDot(f, row, w, values[i])
@@ -285,7 +289,7 @@ func TestDotRefSurfacesNaN(t *testing.T) {
 			QuantizeRow(act, x)
 		}
 		dst := make([]float32, 16)
-		f.DotRef(dst, 16, tiles, 1, act, len(act), nBlocks, 1)
+		f.DotRef(dst, 16, tiles, 1, act, ActBlockBytes, nBlocks, 1)
 		for r, v := range dst {
 			require.True(t, v != v, "%s row %d is %v", f.Name, r, v)
 		}
@@ -297,12 +301,12 @@ func TestDotRefDoesNotAllocate(t *testing.T) {
 	for _, f := range All() {
 		nBlocks := 256 / f.BlockSize
 		tiles := make([]byte, 2*f.TileSize(256))
-		act, _ := randomAct(rng, f, 3, 256, f.ActBytes(256), false)
+		act, actStride, _, _ := randomAct(rng, f, 3, 256, 0, false)
 		dst := make([]float32, 3*32)
 		pick := reference(f, 3)
 		require.Zero(t, testing.AllocsPerRun(5, func() {
-			f.DotRef(dst, 32, tiles, 2, act, f.ActBytes(256), nBlocks, 3)
-			pick.Dot(&dst[0], 32, &tiles[0], 2, &act[0], f.ActBytes(256), nBlocks)
+			f.DotRef(dst, 32, tiles, 2, act, actStride, nBlocks, 3)
+			pick.Dot(&dst[0], 32, &tiles[0], 2, &act[0], actStride, nBlocks)
 		}), f.Name)
 	}
 }
@@ -316,11 +320,11 @@ func BenchmarkDotRef(b *testing.B) {
 				nBlocks := cols / f.BlockSize
 				tiles := make([]byte, nTiles*f.TileSize(cols))
 				PackMatrix(tiles, f.Type, randomBlocks(rng, f, 16*nTiles*nBlocks, 0), 16*nTiles, cols, 0, nTiles, nil)
-				act, _ := randomAct(rng, f, m, cols, f.ActBytes(cols), false)
+				act, actStride, _, _ := randomAct(rng, f, m, cols, 0, false)
 				dst := make([]float32, m*nTiles*16)
 				b.SetBytes(int64(len(tiles)))
 				for b.Loop() {
-					f.DotRef(dst, nTiles*16, tiles, nTiles, act, f.ActBytes(cols), nBlocks, m)
+					f.DotRef(dst, nTiles*16, tiles, nTiles, act, actStride, nBlocks, m)
 				}
 				b.ReportMetric(float64(b.N)*cols*nTiles*16*float64(m)/b.Elapsed().Seconds()/1e9, "GMAC/s")
 			})

@@ -64,7 +64,7 @@ func dotIQ4_NL(dst []float32, dstStride int, tiles []byte, nTiles int, act []byt
 			w.lookup(pairsIQ4)
 			d.loadHalves(block[q4_0D:])
 			for i := range m {
-				a := actBlock(act[i*actStride+b*ActBlockBytes:][:ActBlockBytes])
+				a := actBlock(act[b*actStride+i*ActBlockBytes:][:ActBlockBytes])
 				w.dotWide(&sum, a, iq4Zero)
 				mulAdd(dst[i*dstStride+t*TileRows:], &sum, &d, a.scale())
 			}

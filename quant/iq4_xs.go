@@ -110,7 +110,7 @@ func dotIQ4_XS(dst []float32, dstStride int, tiles []byte, nTiles int, act []byt
 				w.lookup(pairsIQ4)
 				scale.loadSigned(&d, block[iq4xsScales+j*bytes16:])
 				for i := range m {
-					a := actBlock(act[i*actStride+(b*kParts+j)*ActBlockBytes:][:ActBlockBytes])
+					a := actBlock(act[(b*kParts+j)*actStride+i*ActBlockBytes:][:ActBlockBytes])
 					w.dotWide(&sum, a, iq4Zero)
 					mulAdd(dst[i*dstStride+t*TileRows:], &sum, &scale, a.scale())
 				}

@@ -112,7 +112,7 @@ func dotMXFP4(dst []float32, dstStride int, tiles []byte, nTiles int, act []byte
 				d[r] = halfE8M0(block[mxfp4E+r])
 			}
 			for i := range m {
-				a := actBlock(act[i*actStride+b*ActBlockBytes:][:ActBlockBytes])
+				a := actBlock(act[b*actStride+i*ActBlockBytes:][:ActBlockBytes])
 				w.dot(&sum, a, mxfp4Zero)
 				mulAdd(dst[i*dstStride+t*TileRows:], &sum, &d, a.scale())
 			}

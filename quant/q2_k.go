@@ -110,7 +110,7 @@ func dotQ2_K(dst []float32, dstStride int, tiles []byte, nTiles int, act []byte,
 				loadScales2K(&scaleLo, &lowLo, &d, &dmin, block[q2kScales+2*j*bytes16:])
 				loadScales2K(&scaleHi, &lowHi, &d, &dmin, block[q2kScales+(2*j+1)*bytes16:])
 				for i := range m {
-					a := actBlock(act[i*actStride+(b*kParts+j)*ActBlockBytes:][:ActBlockBytes])
+					a := actBlock(act[(b*kParts+j)*actStride+i*ActBlockBytes:][:ActBlockBytes])
 					w.dotHalves(&lo, &hi, a, 0)
 					acc := dst[i*dstStride+t*TileRows:]
 					mulAdd(acc, &lo, &scaleLo, a.scale())

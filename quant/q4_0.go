@@ -73,7 +73,7 @@ func dotQ4_0(dst []float32, dstStride int, tiles []byte, nTiles int, act []byte,
 			w.load4(block)
 			d.loadHalves(block[q4_0D:])
 			for i := range m {
-				a := actBlock(act[i*actStride+b*ActBlockBytes:][:ActBlockBytes])
+				a := actBlock(act[b*actStride+i*ActBlockBytes:][:ActBlockBytes])
 				w.dot(&sum, a, q4_0Zero)
 				mulAdd(dst[i*dstStride+t*TileRows:], &sum, &d, a.scale())
 			}

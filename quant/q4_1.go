@@ -78,7 +78,7 @@ func dotQ4_1(dst []float32, dstStride int, tiles []byte, nTiles int, act []byte,
 			d.loadHalves(block[q4_1D:])
 			low.loadHalves(block[q4_1M:])
 			for i := range m {
-				a := actBlock(act[i*actStride+b*ActBlockBytes:][:ActBlockBytes])
+				a := actBlock(act[b*actStride+i*ActBlockBytes:][:ActBlockBytes])
 				w.dot(&sum, a, 0)
 				acc := dst[i*dstStride+t*TileRows:]
 				mulAdd(acc, &sum, &d, a.scale())

@@ -143,7 +143,7 @@ func dotQ4_K(dst []float32, dstStride int, tiles []byte, nTiles int, act []byte,
 				w.load4(block[q4kCodes+j*p4Bytes:])
 				loadScalesK(&scale, &low, block, j)
 				for i := range m {
-					a := actBlock(act[i*actStride+(b*kParts+j)*ActBlockBytes:][:ActBlockBytes])
+					a := actBlock(act[(b*kParts+j)*actStride+i*ActBlockBytes:][:ActBlockBytes])
 					w.dot(&sum, a, 0)
 					acc := dst[i*dstStride+t*TileRows:]
 					mulAdd(acc, &sum, &scale, a.scale())

@@ -93,7 +93,7 @@ func dotQ5_0(dst []float32, dstStride int, tiles []byte, nTiles int, act []byte,
 			w.or1(block[q5_0High:], 4)
 			d.loadHalves(block[q5_0D:])
 			for i := range m {
-				a := actBlock(act[i*actStride+b*ActBlockBytes:][:ActBlockBytes])
+				a := actBlock(act[b*actStride+i*ActBlockBytes:][:ActBlockBytes])
 				w.dot(&sum, a, q5_0Zero)
 				mulAdd(dst[i*dstStride+t*TileRows:], &sum, &d, a.scale())
 			}

@@ -84,7 +84,7 @@ func dotQ5_1(dst []float32, dstStride int, tiles []byte, nTiles int, act []byte,
 			d.loadHalves(block[q5_1D:])
 			low.loadHalves(block[q5_1M:])
 			for i := range m {
-				a := actBlock(act[i*actStride+b*ActBlockBytes:][:ActBlockBytes])
+				a := actBlock(act[b*actStride+i*ActBlockBytes:][:ActBlockBytes])
 				w.dot(&sum, a, 0)
 				acc := dst[i*dstStride+t*TileRows:]
 				mulAdd(acc, &sum, &d, a.scale())

@@ -101,7 +101,7 @@ func dotQ5_K(dst []float32, dstStride int, tiles []byte, nTiles int, act []byte,
 				w.or1(part[p4Bytes:], 4)
 				loadScalesK(&scale, &low, block, j)
 				for i := range m {
-					a := actBlock(act[i*actStride+(b*kParts+j)*ActBlockBytes:][:ActBlockBytes])
+					a := actBlock(act[(b*kParts+j)*actStride+i*ActBlockBytes:][:ActBlockBytes])
 					w.dot(&sum, a, 0)
 					acc := dst[i*dstStride+t*TileRows:]
 					mulAdd(acc, &sum, &scale, a.scale())

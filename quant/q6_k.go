@@ -128,7 +128,7 @@ func dotQ6_K(dst []float32, dstStride int, tiles []byte, nTiles int, act []byte,
 				scaleLo.loadSigned(&d, block[q6kScales+2*j*bytes16:])
 				scaleHi.loadSigned(&d, block[q6kScales+(2*j+1)*bytes16:])
 				for i := range m {
-					a := actBlock(act[i*actStride+(b*kParts+j)*ActBlockBytes:][:ActBlockBytes])
+					a := actBlock(act[(b*kParts+j)*actStride+i*ActBlockBytes:][:ActBlockBytes])
 					w.dotHalves(&lo, &hi, a, q6kZero)
 					acc := dst[i*dstStride+t*TileRows:]
 					mulAdd(acc, &lo, &scaleLo, a.scale())

@@ -77,7 +77,7 @@ func dotQ8_0(dst []float32, dstStride int, tiles []byte, nTiles int, act []byte,
 			w.load8(block, flipSign)
 			d.loadHalves(block[q8_0D:])
 			for i := range m {
-				a := actBlock(act[i*actStride+b*ActBlockBytes:][:ActBlockBytes])
+				a := actBlock(act[b*actStride+i*ActBlockBytes:][:ActBlockBytes])
 				w.dotWide(&sum, a, q8_0Zero)
 				mulAdd(dst[i*dstStride+t*TileRows:], &sum, &d, a.scale())
 			}

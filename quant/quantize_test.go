@@ -45,7 +45,7 @@ func TestQuantizersHaveTheBitsOfTheReference(t *testing.T) {
 				if n > 1 && name == "one NaN" {
 					putFloat(src.data[4*37:], float32(math.NaN()))
 				}
-				quantizeGo(&want[0], src.floats(), n)
+				quantizeGo(&want[0], ActBlockBytes, src.floats(), n)
 				checkQuantizers(t, fmt.Sprintf("%s, %d blocks", name, n), src, want[:n*ActBlockBytes], n, shift)
 				src.free()
 			}
@@ -55,15 +55,21 @@ func TestQuantizersHaveTheBitsOfTheReference(t *testing.T) {
 
 func checkQuantizers(t *testing.T, name string, src *guarded, want []byte, n, shift int) {
 	t.Helper()
-	for _, q := range Quantizers() {
+	for i, q := range Quantizers() {
 		if !cpu.Has(q.Level) {
 			continue
 		}
+		stride := ActBlockBytes * (1 + (n+i)%3)
 		before := bytes.Clone(src.data)
-		dst := newGuarded(n*ActBlockBytes, shift)
-		q.Quantize(dst.first(), src.floats(), n)
-		for i := range want {
-			require.Equal(t, want[i], dst.data[i], "%s of %s: byte %d of block %d", q.Name, name, i%ActBlockBytes, i/ActBlockBytes)
+		dst := newGuarded(max(n-1, 0)*stride+min(n, 1)*ActBlockBytes, shift)
+		dst.fill(0xa5)
+		q.Quantize(dst.first(), stride, src.floats(), n)
+		for i, got := range dst.data {
+			if at := i % stride; at < ActBlockBytes {
+				require.Equal(t, want[i/stride*ActBlockBytes+at], got, "%s of %s: byte %d of block %d", q.Name, name, at, i/stride)
+			} else {
+				require.Equal(t, byte(0xa5), got, "%s of %s wrote between blocks", q.Name, name)
+			}
 		}
 		require.True(t, dst.intact() && src.intact() && bytes.Equal(before, src.data), "%s wrote past its buffer", q.Name)
 		dst.free()
@@ -103,7 +109,7 @@ func BenchmarkQuantize(b *testing.B) {
 			b.Run(q.Level.String(), func(b *testing.B) {
 				b.SetBytes(4 * cols)
 				for b.Loop() {
-					q.Quantize(&dst[0], &x[0], cols/ActBlockCols)
+					q.Quantize(&dst[0], ActBlockBytes, &x[0], cols/ActBlockCols)
 				}
 			})
 		}

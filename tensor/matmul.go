@@ -115,7 +115,7 @@ type matmulTask struct {
 	ready       atomic.Int64
 
 	chunks  [3]chunk    // the token counts of the kernels in use
-	acts    []byte      // (maxTokens, ActBytes(maxCols))
+	acts    []byte      // for each kernel call: (Cols/32, its tokens, 64)
 	scratch [][]float32 // a worker's output of a partial tile, (WideM, TileRows)
 }
 
@@ -132,18 +132,30 @@ func (t *matmulTask) init(pool *Pool, maxTokens, maxCols int, kernels *kernelSet
 	}
 }
 
-// splitTokens splits the tokens into wide kernels of 16 and then one or two exact ones of 1 to 8.
+// splitTokens splits the tokens into wide kernels of 16 and then one exact one, or two of about the same size.
 func (t *matmulTask) splitTokens() {
 	n := t.x.Rows
 	wide, rest := n/quant.WideM, n%quant.WideM
 	t.chunks = [3]chunk{{quant.WideM, wide}}
 	if rest > quant.MaxM {
-		t.chunks[1] = chunk{quant.MaxM, 1}
-		rest -= quant.MaxM
+		t.chunks[1] = chunk{rest - rest/2, 1}
+		rest /= 2
 	}
 	if rest > 0 {
 		t.chunks[2] = chunk{rest, 1}
 	}
+}
+
+// chunkOf returns the first row and the rows of the kernel call that a row belongs to.
+func (t *matmulTask) chunkOf(row int) (first, rows int) {
+	for _, c := range t.chunks {
+		if n := c.m * c.times; row >= first+n {
+			first += n
+			continue
+		}
+		return first + (row-first)/c.m*c.m, c.m
+	}
+	panic("tensor: no such row")
 }
 
 // Do prepares runs of activations, waits until all are ready, and multiplies runs of tiles until none is left.
@@ -198,8 +210,14 @@ func (t *matmulTask) prepare(lo, hi int) {
 	if !t.quantised {
 		return
 	}
-	quant.QuantizeRow(t.acts[lo*quant.ActBlockBytes:hi*quant.ActBlockBytes],
-		t.x.Data[lo*quant.ActBlockCols:hi*quant.ActBlockCols])
+	for perRow := t.x.Cols / quant.ActBlockCols; lo < hi; {
+		row, from := lo/perRow, lo%perRow
+		n := min(hi-lo, perRow-from)
+		first, rows := t.chunkOf(row)
+		at := (first*perRow + from*rows + row - first) * quant.ActBlockBytes
+		quant.QuantizeStrided(t.acts[at:], rows*quant.ActBlockBytes, t.x.Row(row)[from*quant.ActBlockCols:][:n*quant.ActBlockCols])
+		lo += n
+	}
 }
 
 // multiply computes the rows of tiles [tile0, tile1) of matrix i for all tokens.
@@ -234,7 +252,7 @@ func (t *matmulTask) block(i, tile0, tile1 int) {
 	row, stride := 0, p.Dst.Cols
 	for _, c := range t.chunks {
 		for range c.times {
-			act, actStride := t.act(p.W, row)
+			act, actStride := t.act(p.W, row, c.m)
 			dst := &p.Dst.Data[row*stride+tile0*quant.TileRows]
 			p.W.kernels[c.m](dst, stride, tiles, tile1-tile0, act, actStride, p.W.Cols/p.W.format.BlockSize)
 			row += c.m
@@ -250,7 +268,7 @@ func (t *matmulTask) partial(i int, scratch []float32) {
 	row := 0
 	for _, c := range t.chunks {
 		for range c.times {
-			act, actStride := t.act(p.W, row)
+			act, actStride := t.act(p.W, row, c.m)
 			p.W.kernels[c.m](&scratch[0], quant.TileRows, tiles, 1, act, actStride, p.W.Cols/p.W.format.BlockSize)
 			for m := range c.m {
 				copy(p.Dst.Row(row + m)[row0:], scratch[m*quant.TileRows:(m+1)*quant.TileRows])
@@ -260,13 +278,12 @@ func (t *matmulTask) partial(i int, scratch []float32) {
 	}
 }
 
-// act returns the activations of a row in the form that the matrix takes, and the bytes from row to row.
-func (t *matmulTask) act(w *Mat, row int) (act *byte, stride int) {
+// act returns the activations of m rows from a row on, in the form and with the stride that the matrix's kernels take.
+func (t *matmulTask) act(w *Mat, row, m int) (act *byte, stride int) {
 	if w.format.Float {
 		return &bytesOf(t.x.Row(row))[0], t.x.Cols * 4
 	}
-	stride = quant.ActBytes(t.x.Cols)
-	return &t.acts[row*stride], stride
+	return &t.acts[row*quant.ActBytes(t.x.Cols)], m * quant.ActBlockBytes
 }
 
 func ceilDiv(a, b int) int { return (a + b - 1) / b }

@@ -209,7 +209,7 @@ func (k *kernel) addRows(n int, t kvType) {
 	k.Label("rows")
 	k.eachHalf(func(h, _ int) { t.load(k, mem(value, 0), h, k.partOf("value", h)) })
 	for i := range n {
-		k.addProducts(k.tokenAct(i, 0), true, "value", func(h int) reg.VecVirtual { return sum(i, h) })
+		k.addProducts(k.tokenRow(i, 0), true, "value", func(h int) reg.VecVirtual { return sum(i, h) })
 	}
 	k.ADDQ(operand.U8(4), k.act)
 	k.ADDQ(rowStep, value)

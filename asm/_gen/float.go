@@ -73,7 +73,7 @@ func (k *kernel) floatGroup(first, n int, row reg.Register) {
 		k.loadWeights(v, k.vec(fmt.Sprint("weight", v)))
 	}
 	for m := range n {
-		k.addProduct(k.tokenAct(m, 0), sum(m, 0), sum(m, vectors-1))
+		k.addProduct(k.tokenRow(m, 0), sum(m, 0), sum(m, vectors-1))
 	}
 	k.ADDQ(operand.U8(16*k.f.weightBytes()), k.part)
 	k.ADDQ(operand.U8(4), k.act)

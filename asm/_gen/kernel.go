@@ -10,12 +10,11 @@ import (
 
 // Offsets of an activation block, 64 bytes for 32 columns (quant/act.go).
 const (
-	actBytes    = 64
-	actScale    = 32 // f32 a
-	actSum      = 36 // f32 a * sum of the codes; then the same of columns 0..15 and 16..31
-	actNegSum   = 48 // int32 minus the sum; then the same of columns 0..15 and 16..31
-	actNeg8Sum  = 60 // int32 minus 8 times the sum
-	prefetchFor = 8  // parts that weights are prefetched ahead
+	actBytes   = 64
+	actScale   = 32 // f32 a
+	actSum     = 36 // f32 a * sum of the codes; then the same of columns 0..15 and 16..31
+	actNegSum  = 48 // int32 minus the sum; then the same of columns 0..15 and 16..31
+	actNeg8Sum = 60 // int32 minus 8 times the sum
 )
 
 // kernel emits one function. The body is the same for all levels: for each tile, for each part of 32 columns, unpack the
@@ -30,10 +29,10 @@ type kernel struct {
 	part    reg.Register // codes of the current part
 	head    reg.Register // f16 scales of the current tile block
 	sub     reg.Register // sub-block scales of the current part
-	act     reg.Register // activation block of token 0
-	act8    reg.Register // activation block of token 8
+	act     reg.Register // activation block of token 0; those of the other tokens follow it
+	act8    reg.Register // activations of token 8 (float weights)
 	token   reg.Register // activation block of the token in work (rolled)
-	stride  reg.Register // actStride; 3, 5 and 7 times of it
+	stride  reg.Register // actStride; for float weights 3, 5 and 7 times of it
 	strides map[int]reg.Register
 	half    reg.Register // 0 or 8: first row of the half in work (256 bits)
 	dst     reg.Register // sums of token 0, current tile
@@ -111,10 +110,6 @@ func (k *kernel) loadArguments() {
 	k.stride = k.param("actStride")
 	k.act = k.GP64()
 	if !k.rolled() {
-		k.loadStrides(k.m)
-		if k.m > 8 {
-			k.act8 = k.GP64()
-		}
 		for range k.m {
 			k.sums = append(k.sums, k.ZMM())
 		}
@@ -128,7 +123,7 @@ func (k *kernel) loadArguments() {
 	k.loadConstants()
 }
 
-// loadStrides prepares the multiples of actStride that tokenAct needs for m tokens.
+// loadStrides prepares the multiples of actStride that tokenRow needs for m tokens.
 func (k *kernel) loadStrides(m int) {
 	k.strides = map[int]reg.Register{1: k.stride}
 	for _, n := range []int{3, 5, 7} {
@@ -144,8 +139,8 @@ func (k *kernel) loadStrides(m int) {
 	}
 }
 
-// tokenAct addresses the activation block of token m at a byte offset (unrolled).
-func (k *kernel) tokenAct(m, disp int) operand.Mem {
+// tokenRow addresses the float activations of token m at a byte offset.
+func (k *kernel) tokenRow(m, disp int) operand.Mem {
 	a := operand.Mem{Base: k.act, Disp: disp}
 	if m >= 8 {
 		a.Base = k.act8
@@ -171,9 +166,6 @@ func (k *kernel) tileLoop() {
 	k.Label("tile")
 	k.Comment("One tile of 16 rows: sums start at zero, activations at the first block.")
 	k.Load(k.Param("act"), k.act)
-	if k.act8 != nil {
-		k.LEAQ(operand.Mem{Base: k.act, Index: k.stride, Scale: 8}, k.act8)
-	}
 	k.zeroSums()
 	blocks := k.param("nBlocks")
 	k.TESTQ(blocks, blocks)
@@ -266,7 +258,7 @@ func (k *kernel) eachRow(label string, body func(at operand.Mem)) {
 	count := k.param("m")
 	k.Label(label)
 	body(at)
-	k.ADDQ(k.stride, k.token)
+	k.ADDQ(operand.U8(actBytes), k.token)
 	k.ADDQ(k.dstStep, at.Base)
 	k.DECQ(count)
 	k.JNE(operand.LabelRef(label))

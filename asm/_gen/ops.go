@@ -41,7 +41,7 @@ var ops = []op{
 		"(dst *float32, x *float32, w *float32, n int, inv float32)", emitMulWeights},
 	{"Rotate", "turns 16*n pairs (lo[i], hi[i]) by the angles of the cosines and sines.",
 		"(lo *float32, hi *float32, cos *float32, sin *float32, n int)", emitRotate},
-	{"Quantize", "quantises 32*n floats to n activation blocks of 64 bytes.", "(dst *byte, x *float32, n int)", emitQuantize},
+	{"Quantize", "quantises 32*n floats to n activation blocks of 64 bytes, dstStride bytes apart.", "(dst *byte, dstStride int, x *float32, n int)", emitQuantize},
 	{"Softmax", "turns 16*n scores into e^(scale*score - max), and sets 16 lanes to their sums.",
 		"(scores *float32, n int, lanes *float32, scale float32)", emitSoftmax},
 }

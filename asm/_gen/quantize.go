@@ -25,7 +25,7 @@ func (k *kernel) words(name string, v ...uint32) operand.Mem {
 
 // emitQuantize writes activation blocks; quant/act.go draws them.
 func emitQuantize(k *kernel) {
-	dst, x, n := k.param("dst"), k.param("x"), k.count()
+	dst, step, x, n := k.param("dst"), k.param("dstStride"), k.param("x"), k.count()
 	vectors := 2 * k.halves()
 	v := func(i int) reg.VecVirtual { return k.partOf("x", i) }
 	k.Label("block")
@@ -37,7 +37,7 @@ func emitQuantize(k *kernel) {
 	k.codes(dst, v, vectors)
 	k.blockSums(dst)
 	k.Label("next")
-	k.ADDQ(operand.U8(actBytes), dst)
+	k.ADDQ(step, dst)
 	k.ADDQ(operand.I32(128), x)
 	k.DECQ(n)
 	k.JNE(operand.LabelRef("block"))

@@ -68,7 +68,7 @@ func (k *kernel) vectors() int {
 	}
 	switch {
 	case k.lv.unroll: // scaled, dots
-		n += 1 + k.interleave()
+		n += 1 + k.m
 	case k.f.halves || k.usesSplit(): // the sums stay while the second half is multiplied
 		n += 4
 	default:

@@ -730,3 +730,270 @@ store4:
 done:
 	VZEROUPPER
 	RET
+
+// func DotF32x16(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int)
+// Requires: AVX, AVX2, MMX+
+TEXT ·DotF32x16(SB), NOSPLIT, $0-56
+	MOVQ tiles+16(FP), AX
+	MOVQ dst+0(FP), CX
+	MOVQ dstStride+8(FP), DX
+	MOVQ actStride+40(FP), BX
+	SHLQ $0x02, DX
+	LEAQ (BX)(BX*2), SI
+	CMPQ nTiles+24(FP), $0x00
+	JE   done
+
+tile:
+	MOVQ  CX, R8
+	MOVQ  AX, R9
+	MOVQ  act+32(FP), DI
+	MOVQ  R9, AX
+	VPXOR Y0, Y0, Y0
+	VPXOR Y1, Y1, Y1
+	VPXOR Y2, Y2, Y2
+	VPXOR Y3, Y3, Y3
+	VPXOR Y4, Y4, Y4
+	VPXOR Y5, Y5, Y5
+	VPXOR Y6, Y6, Y6
+	VPXOR Y7, Y7, Y7
+	MOVQ  nBlocks+48(FP), R10
+	TESTQ R10, R10
+	JE    store0
+
+column0:
+	PREFETCHT0   2048(AX)
+	VMOVUPS      (AX), Y8
+	VMOVUPS      32(AX), Y9
+	VBROADCASTSS (DI), Y11
+	VMULPS       Y11, Y8, Y10
+	VADDPS       Y10, Y0, Y0
+	VMULPS       Y11, Y9, Y11
+	VADDPS       Y11, Y1, Y1
+	VBROADCASTSS (DI)(BX*1), Y11
+	VMULPS       Y11, Y8, Y10
+	VADDPS       Y10, Y2, Y2
+	VMULPS       Y11, Y9, Y11
+	VADDPS       Y11, Y3, Y3
+	VBROADCASTSS (DI)(BX*2), Y11
+	VMULPS       Y11, Y8, Y10
+	VADDPS       Y10, Y4, Y4
+	VMULPS       Y11, Y9, Y11
+	VADDPS       Y11, Y5, Y5
+	VBROADCASTSS (DI)(SI*1), Y11
+	VMULPS       Y11, Y8, Y10
+	VADDPS       Y10, Y6, Y6
+	VMULPS       Y11, Y9, Y11
+	VADDPS       Y11, Y7, Y7
+	ADDQ         $0x40, AX
+	ADDQ         $0x04, DI
+	DECQ         R10
+	JNE          column0
+
+store0:
+	VMOVUPS Y0, (R8)
+	VMOVUPS Y1, 32(R8)
+	ADDQ    DX, R8
+	VMOVUPS Y2, (R8)
+	VMOVUPS Y3, 32(R8)
+	ADDQ    DX, R8
+	VMOVUPS Y4, (R8)
+	VMOVUPS Y5, 32(R8)
+	ADDQ    DX, R8
+	VMOVUPS Y6, (R8)
+	VMOVUPS Y7, 32(R8)
+	ADDQ    DX, R8
+	MOVQ    R9, AX
+	MOVQ    act+32(FP), DI
+	ADDQ    BX, DI
+	ADDQ    BX, DI
+	ADDQ    BX, DI
+	ADDQ    BX, DI
+	VPXOR   Y0, Y0, Y0
+	VPXOR   Y1, Y1, Y1
+	VPXOR   Y2, Y2, Y2
+	VPXOR   Y3, Y3, Y3
+	VPXOR   Y4, Y4, Y4
+	VPXOR   Y5, Y5, Y5
+	VPXOR   Y6, Y6, Y6
+	VPXOR   Y7, Y7, Y7
+	MOVQ    nBlocks+48(FP), R10
+	TESTQ   R10, R10
+	JE      store4
+
+column4:
+	VMOVUPS      (AX), Y8
+	VMOVUPS      32(AX), Y9
+	VBROADCASTSS (DI), Y11
+	VMULPS       Y11, Y8, Y10
+	VADDPS       Y10, Y0, Y0
+	VMULPS       Y11, Y9, Y11
+	VADDPS       Y11, Y1, Y1
+	VBROADCASTSS (DI)(BX*1), Y11
+	VMULPS       Y11, Y8, Y10
+	VADDPS       Y10, Y2, Y2
+	VMULPS       Y11, Y9, Y11
+	VADDPS       Y11, Y3, Y3
+	VBROADCASTSS (DI)(BX*2), Y11
+	VMULPS       Y11, Y8, Y10
+	VADDPS       Y10, Y4, Y4
+	VMULPS       Y11, Y9, Y11
+	VADDPS       Y11, Y5, Y5
+	VBROADCASTSS (DI)(SI*1), Y11
+	VMULPS       Y11, Y8, Y10
+	VADDPS       Y10, Y6, Y6
+	VMULPS       Y11, Y9, Y11
+	VADDPS       Y11, Y7, Y7
+	ADDQ         $0x40, AX
+	ADDQ         $0x04, DI
+	DECQ         R10
+	JNE          column4
+
+store4:
+	VMOVUPS Y0, (R8)
+	VMOVUPS Y1, 32(R8)
+	ADDQ    DX, R8
+	VMOVUPS Y2, (R8)
+	VMOVUPS Y3, 32(R8)
+	ADDQ    DX, R8
+	VMOVUPS Y4, (R8)
+	VMOVUPS Y5, 32(R8)
+	ADDQ    DX, R8
+	VMOVUPS Y6, (R8)
+	VMOVUPS Y7, 32(R8)
+	ADDQ    DX, R8
+	MOVQ    R9, AX
+	MOVQ    act+32(FP), DI
+	ADDQ    BX, DI
+	ADDQ    BX, DI
+	ADDQ    BX, DI
+	ADDQ    BX, DI
+	ADDQ    BX, DI
+	ADDQ    BX, DI
+	ADDQ    BX, DI
+	ADDQ    BX, DI
+	VPXOR   Y0, Y0, Y0
+	VPXOR   Y1, Y1, Y1
+	VPXOR   Y2, Y2, Y2
+	VPXOR   Y3, Y3, Y3
+	VPXOR   Y4, Y4, Y4
+	VPXOR   Y5, Y5, Y5
+	VPXOR   Y6, Y6, Y6
+	VPXOR   Y7, Y7, Y7
+	MOVQ    nBlocks+48(FP), R10
+	TESTQ   R10, R10
+	JE      store8
+
+column8:
+	VMOVUPS      (AX), Y8
+	VMOVUPS      32(AX), Y9
+	VBROADCASTSS (DI), Y11
+	VMULPS       Y11, Y8, Y10
+	VADDPS       Y10, Y0, Y0
+	VMULPS       Y11, Y9, Y11
+	VADDPS       Y11, Y1, Y1
+	VBROADCASTSS (DI)(BX*1), Y11
+	VMULPS       Y11, Y8, Y10
+	VADDPS       Y10, Y2, Y2
+	VMULPS       Y11, Y9, Y11
+	VADDPS       Y11, Y3, Y3
+	VBROADCASTSS (DI)(BX*2), Y11
+	VMULPS       Y11, Y8, Y10
+	VADDPS       Y10, Y4, Y4
+	VMULPS       Y11, Y9, Y11
+	VADDPS       Y11, Y5, Y5
+	VBROADCASTSS (DI)(SI*1), Y11
+	VMULPS       Y11, Y8, Y10
+	VADDPS       Y10, Y6, Y6
+	VMULPS       Y11, Y9, Y11
+	VADDPS       Y11, Y7, Y7
+	ADDQ         $0x40, AX
+	ADDQ         $0x04, DI
+	DECQ         R10
+	JNE          column8
+
+store8:
+	VMOVUPS Y0, (R8)
+	VMOVUPS Y1, 32(R8)
+	ADDQ    DX, R8
+	VMOVUPS Y2, (R8)
+	VMOVUPS Y3, 32(R8)
+	ADDQ    DX, R8
+	VMOVUPS Y4, (R8)
+	VMOVUPS Y5, 32(R8)
+	ADDQ    DX, R8
+	VMOVUPS Y6, (R8)
+	VMOVUPS Y7, 32(R8)
+	ADDQ    DX, R8
+	MOVQ    R9, AX
+	MOVQ    act+32(FP), DI
+	ADDQ    BX, DI
+	ADDQ    BX, DI
+	ADDQ    BX, DI
+	ADDQ    BX, DI
+	ADDQ    BX, DI
+	ADDQ    BX, DI
+	ADDQ    BX, DI
+	ADDQ    BX, DI
+	ADDQ    BX, DI
+	ADDQ    BX, DI
+	ADDQ    BX, DI
+	ADDQ    BX, DI
+	VPXOR   Y0, Y0, Y0
+	VPXOR   Y1, Y1, Y1
+	VPXOR   Y2, Y2, Y2
+	VPXOR   Y3, Y3, Y3
+	VPXOR   Y4, Y4, Y4
+	VPXOR   Y5, Y5, Y5
+	VPXOR   Y6, Y6, Y6
+	VPXOR   Y7, Y7, Y7
+	MOVQ    nBlocks+48(FP), R9
+	TESTQ   R9, R9
+	JE      store12
+
+column12:
+	VMOVUPS      (AX), Y8
+	VMOVUPS      32(AX), Y9
+	VBROADCASTSS (DI), Y11
+	VMULPS       Y11, Y8, Y10
+	VADDPS       Y10, Y0, Y0
+	VMULPS       Y11, Y9, Y11
+	VADDPS       Y11, Y1, Y1
+	VBROADCASTSS (DI)(BX*1), Y11
+	VMULPS       Y11, Y8, Y10
+	VADDPS       Y10, Y2, Y2
+	VMULPS       Y11, Y9, Y11
+	VADDPS       Y11, Y3, Y3
+	VBROADCASTSS (DI)(BX*2), Y11
+	VMULPS       Y11, Y8, Y10
+	VADDPS       Y10, Y4, Y4
+	VMULPS       Y11, Y9, Y11
+	VADDPS       Y11, Y5, Y5
+	VBROADCASTSS (DI)(SI*1), Y11
+	VMULPS       Y11, Y8, Y10
+	VADDPS       Y10, Y6, Y6
+	VMULPS       Y11, Y9, Y11
+	VADDPS       Y11, Y7, Y7
+	ADDQ         $0x40, AX
+	ADDQ         $0x04, DI
+	DECQ         R9
+	JNE          column12
+
+store12:
+	VMOVUPS Y0, (R8)
+	VMOVUPS Y1, 32(R8)
+	ADDQ    DX, R8
+	VMOVUPS Y2, (R8)
+	VMOVUPS Y3, 32(R8)
+	ADDQ    DX, R8
+	VMOVUPS Y4, (R8)
+	VMOVUPS Y5, 32(R8)
+	ADDQ    DX, R8
+	VMOVUPS Y6, (R8)
+	VMOVUPS Y7, 32(R8)
+	ADDQ    $0x40, CX
+	DECQ    nTiles+24(FP)
+	JNE     tile
+
+done:
+	VZEROUPPER
+	RET

@@ -17,50 +17,57 @@ TEXT ·DotIQ4XSx1(SB), NOSPLIT, $256-56
 
 tile:
 	// One tile of 16 rows: sums start at zero, activations at the first block.
-	MOVQ act+32(FP), DX
-	XORL BX, BX
+	MOVQ act+32(FP), BX
+	XORL SI, SI
 
 zero:
 	VPXOR   Y2, Y2, Y2
-	VMOVUPS Y2, (CX)(BX*4)
-	ADDQ    $0x08, BX
-	CMPQ    BX, $0x10
+	VMOVUPS Y2, (CX)(SI*4)
+	ADDQ    $0x08, SI
+	CMPQ    SI, $0x10
 	JNE     zero
-	MOVQ    nBlocks+48(FP), SI
-	TESTQ   SI, SI
+	MOVQ    nBlocks+48(FP), DI
+	TESTQ   DI, DI
 	JE      store
 
 block:
-	MOVQ       AX, DI
-	LEAQ       32(AX), R8
+	MOVQ       AX, R8
+	LEAQ       32(AX), R9
 	ADDQ       $+160, AX
-	PREFETCHT0 2208(DI)
-	PREFETCHT0 2272(DI)
-	PREFETCHT0 2336(DI)
-	MOVQ       $0x00000008, R9
+	PREFETCHT0 2208(R8)
+	PREFETCHT1 17664(R8)
+	PREFETCHT0 2272(R8)
+	PREFETCHT1 17728(R8)
+	PREFETCHT0 2336(R8)
+	PREFETCHT1 17792(R8)
+	MOVQ       $0x00000008, R10
 
 part:
 	PREFETCHT0 2208(AX)
+	PREFETCHT1 17664(AX)
 	PREFETCHT0 2272(AX)
+	PREFETCHT1 17728(AX)
 	PREFETCHT0 2336(AX)
+	PREFETCHT1 17792(AX)
 	PREFETCHT0 2400(AX)
-	XORL       BX, BX
+	PREFETCHT1 17856(AX)
+	XORL       SI, SI
 
 rows:
 	// Unsigned codes of the part's 8 groups of 4 columns.
-	VMOVDQU        (AX)(BX*4), Y10
+	VMOVDQU        (AX)(SI*4), Y10
 	VPAND          Y1, Y10, Y2
 	VPSRLD         $0x04, Y10, Y10
 	VPAND          Y1, Y10, Y6
-	VMOVDQU        64(AX)(BX*4), Y10
+	VMOVDQU        64(AX)(SI*4), Y10
 	VPAND          Y1, Y10, Y3
 	VPSRLD         $0x04, Y10, Y10
 	VPAND          Y1, Y10, Y7
-	VMOVDQU        128(AX)(BX*4), Y10
+	VMOVDQU        128(AX)(SI*4), Y10
 	VPAND          Y1, Y10, Y4
 	VPSRLD         $0x04, Y10, Y10
 	VPAND          Y1, Y10, Y8
-	VMOVDQU        192(AX)(BX*4), Y10
+	VMOVDQU        192(AX)(SI*4), Y10
 	VPAND          Y1, Y10, Y5
 	VPSRLD         $0x04, Y10, Y10
 	VPAND          Y1, Y10, Y9
@@ -91,66 +98,66 @@ rows:
 	VPABSB         Y9, Y9
 
 	// Scales (and mins) of the part's rows.
-	VCVTPH2PS (DI)(BX*2), Y11
-	VPMOVSXBD (R8)(BX*1), Y12
+	VCVTPH2PS (R8)(SI*2), Y11
+	VPMOVSXBD (R9)(SI*1), Y12
 	VCVTDQ2PS Y12, Y12
 	VMULPS    Y11, Y12, Y12
 
 	// Integer products, scale times activation scale, multiply-add; then mins.
-	VPBROADCASTD (DX), Y11
+	VPBROADCASTD (BX), Y11
 	VPSIGNB      (SP), Y11, Y11
 	VPMADDUBSW   Y11, Y2, Y11
 	VPMADDWD     Y0, Y11, Y10
-	VPBROADCASTD 4(DX), Y11
+	VPBROADCASTD 4(BX), Y11
 	VPSIGNB      32(SP), Y11, Y11
 	VPMADDUBSW   Y11, Y3, Y11
 	VPMADDWD     Y0, Y11, Y11
 	VPADDD       Y11, Y10, Y10
-	VPBROADCASTD 8(DX), Y11
+	VPBROADCASTD 8(BX), Y11
 	VPSIGNB      64(SP), Y11, Y11
 	VPMADDUBSW   Y11, Y4, Y11
 	VPMADDWD     Y0, Y11, Y11
 	VPADDD       Y11, Y10, Y10
-	VPBROADCASTD 12(DX), Y11
+	VPBROADCASTD 12(BX), Y11
 	VPSIGNB      96(SP), Y11, Y11
 	VPMADDUBSW   Y11, Y5, Y11
 	VPMADDWD     Y0, Y11, Y11
 	VPADDD       Y11, Y10, Y10
-	VPBROADCASTD 16(DX), Y11
+	VPBROADCASTD 16(BX), Y11
 	VPSIGNB      128(SP), Y11, Y11
 	VPMADDUBSW   Y11, Y6, Y11
 	VPMADDWD     Y0, Y11, Y11
 	VPADDD       Y11, Y10, Y10
-	VPBROADCASTD 20(DX), Y11
+	VPBROADCASTD 20(BX), Y11
 	VPSIGNB      160(SP), Y11, Y11
 	VPMADDUBSW   Y11, Y7, Y11
 	VPMADDWD     Y0, Y11, Y11
 	VPADDD       Y11, Y10, Y10
-	VPBROADCASTD 24(DX), Y11
+	VPBROADCASTD 24(BX), Y11
 	VPSIGNB      192(SP), Y11, Y11
 	VPMADDUBSW   Y11, Y8, Y11
 	VPMADDWD     Y0, Y11, Y11
 	VPADDD       Y11, Y10, Y10
-	VPBROADCASTD 28(DX), Y11
+	VPBROADCASTD 28(BX), Y11
 	VPSIGNB      224(SP), Y11, Y11
 	VPMADDUBSW   Y11, Y9, Y11
 	VPMADDWD     Y0, Y11, Y11
 	VPADDD       Y11, Y10, Y10
-	VMOVUPS      (CX)(BX*4), Y2
-	VBROADCASTSS 32(DX), Y11
+	VMOVUPS      (CX)(SI*4), Y2
+	VBROADCASTSS 32(BX), Y11
 	VMULPS       Y12, Y11, Y11
 	VCVTDQ2PS    Y10, Y10
 	VFMADD231PS  Y11, Y10, Y2
-	VMOVUPS      Y2, (CX)(BX*4)
-	ADDQ         $0x08, BX
-	CMPQ         BX, $0x10
+	VMOVUPS      Y2, (CX)(SI*4)
+	ADDQ         $0x08, SI
+	CMPQ         SI, $0x10
 	JNE          rows
 	ADDQ         $+256, AX
-	ADDQ         $0x10, R8
-	ADDQ         $0x40, DX
-	DECQ         R9
+	ADDQ         $0x10, R9
+	ADDQ         DX, BX
+	DECQ         R10
 	JNE          part
-	DECQ         SI
+	DECQ         DI
 	JNE          block
 
 store:
@@ -212,7 +219,7 @@ zero:
 zeroToken:
 	VPXOR   Y2, Y2, Y2
 	VMOVUPS Y2, (R8)(DI*4)
-	ADDQ    BX, R9
+	ADDQ    $0x40, R9
 	ADDQ    DX, R8
 	DECQ    R10
 	JNE     zeroToken
@@ -340,7 +347,7 @@ token:
 	VCVTDQ2PS    Y10, Y10
 	VFMADD231PS  Y11, Y10, Y13
 	VMOVUPS      Y13, (R12)(DI*4)
-	ADDQ         BX, R13
+	ADDQ         $0x40, R13
 	ADDQ         DX, R12
 	DECQ         R14
 	JNE          token
@@ -349,7 +356,7 @@ token:
 	JNE          rows
 	ADDQ         $+256, AX
 	ADDQ         $0x10, R10
-	ADDQ         $0x40, SI
+	ADDQ         BX, SI
 	DECQ         R11
 	JNE          part
 	DECQ         R8

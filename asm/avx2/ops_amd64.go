@@ -62,10 +62,10 @@ func MulWeights(dst *float32, x *float32, w *float32, n int, inv float32)
 //go:noescape
 func Rotate(lo *float32, hi *float32, cos *float32, sin *float32, n int)
 
-// Quantize quantises 32*n floats to n activation blocks of 64 bytes.
+// Quantize quantises 32*n floats to n activation blocks of 64 bytes, dstStride bytes apart.
 //
 //go:noescape
-func Quantize(dst *byte, x *float32, n int)
+func Quantize(dst *byte, dstStride int, x *float32, n int)
 
 // Softmax turns 16*n scores into e^(scale*score - max), and sets 16 lanes to their sums.
 //

@@ -664,20 +664,21 @@ done:
 	VZEROUPPER
 	RET
 
-// func Quantize(dst *byte, x *float32, n int)
+// func Quantize(dst *byte, dstStride int, x *float32, n int)
 // Requires: AVX, AVX2
-TEXT ·Quantize(SB), NOSPLIT, $0-24
+TEXT ·Quantize(SB), NOSPLIT, $0-32
 	MOVQ  dst+0(FP), AX
-	MOVQ  x+8(FP), CX
-	MOVQ  n+16(FP), DX
-	TESTQ DX, DX
+	MOVQ  dstStride+8(FP), CX
+	MOVQ  x+16(FP), DX
+	MOVQ  n+24(FP), BX
+	TESTQ BX, BX
 	JE    done
 
 block:
-	VMOVUPS      (CX), Y0
-	VMOVUPS      32(CX), Y1
-	VMOVUPS      64(CX), Y2
-	VMOVUPS      96(CX), Y3
+	VMOVUPS      (DX), Y0
+	VMOVUPS      32(DX), Y1
+	VMOVUPS      64(DX), Y2
+	VMOVUPS      96(DX), Y3
 	VANDPS       splat7fffffff<>+0(SB), Y0, Y4
 	VANDPS       splat7fffffff<>+0(SB), Y1, Y5
 	VPMAXUD      Y5, Y4, Y4
@@ -691,9 +692,9 @@ block:
 	VPMAXUD      X5, X4, X4
 	VPSHUFD      $0xb1, X4, X5
 	VPMAXUD      X5, X4, X4
-	VMOVD        X4, BX
-	LEAL         -260046848(BX), SI
-	CMPL         SI, $0x70000000
+	VMOVD        X4, SI
+	LEAL         -260046848(SI), DI
+	CMPL         DI, $0x70000000
 	JCC          special
 	VMOVUPS      splat42fe0000<>+0(SB), X5
 	VDIVPS       splat42fe0000<>+0(SB), X4, X6
@@ -736,9 +737,9 @@ block:
 	VMOVDQU      X4, 48(AX)
 
 next:
-	ADDQ $0x40, AX
-	ADDQ $+128, CX
-	DECQ DX
+	ADDQ CX, AX
+	ADDQ $+128, DX
+	DECQ BX
 	JNE  block
 	JMP  done
 
@@ -746,7 +747,7 @@ special:
 	VPXOR   Y5, Y5, Y5
 	VMOVDQU Y5, (AX)
 	VMOVDQU Y5, 32(AX)
-	CMPL    BX, $0x7f800000
+	CMPL    SI, $0x7f800000
 	JCS     next
 	VMOVDQU splat7fc00000<>+0(SB), X5
 	VMOVDQU X5, 32(AX)

@@ -17,88 +17,93 @@ TEXT ·DotQ40x1(SB), NOSPLIT, $0-56
 
 tile:
 	// One tile of 16 rows: sums start at zero, activations at the first block.
-	MOVQ act+32(FP), DX
-	XORL BX, BX
+	MOVQ act+32(FP), BX
+	XORL SI, SI
 
 zero:
 	VPXOR   Y2, Y2, Y2
-	VMOVUPS Y2, (CX)(BX*4)
-	ADDQ    $0x08, BX
-	CMPQ    BX, $0x10
+	VMOVUPS Y2, (CX)(SI*4)
+	ADDQ    $0x08, SI
+	CMPQ    SI, $0x10
 	JNE     zero
-	MOVQ    nBlocks+48(FP), SI
-	TESTQ   SI, SI
+	MOVQ    nBlocks+48(FP), DI
+	TESTQ   DI, DI
 	JE      store
 
 block:
 	PREFETCHT0 2304(AX)
+	PREFETCHT1 18432(AX)
 	PREFETCHT0 2368(AX)
+	PREFETCHT1 18496(AX)
 	PREFETCHT0 2432(AX)
+	PREFETCHT1 18560(AX)
 	PREFETCHT0 2496(AX)
+	PREFETCHT1 18624(AX)
 	PREFETCHT0 2560(AX)
-	XORL       BX, BX
+	PREFETCHT1 18688(AX)
+	XORL       SI, SI
 
 rows:
 	// Unsigned codes of the part's 8 groups of 4 columns.
-	VMOVDQU (AX)(BX*4), Y10
+	VMOVDQU (AX)(SI*4), Y10
 	VPAND   Y1, Y10, Y2
 	VPSRLD  $0x04, Y10, Y10
 	VPAND   Y1, Y10, Y6
-	VMOVDQU 64(AX)(BX*4), Y10
+	VMOVDQU 64(AX)(SI*4), Y10
 	VPAND   Y1, Y10, Y3
 	VPSRLD  $0x04, Y10, Y10
 	VPAND   Y1, Y10, Y7
-	VMOVDQU 128(AX)(BX*4), Y10
+	VMOVDQU 128(AX)(SI*4), Y10
 	VPAND   Y1, Y10, Y4
 	VPSRLD  $0x04, Y10, Y10
 	VPAND   Y1, Y10, Y8
-	VMOVDQU 192(AX)(BX*4), Y10
+	VMOVDQU 192(AX)(SI*4), Y10
 	VPAND   Y1, Y10, Y5
 	VPSRLD  $0x04, Y10, Y10
 	VPAND   Y1, Y10, Y9
 
 	// Scales (and mins) of the part's rows.
-	VCVTPH2PS 256(AX)(BX*2), Y11
+	VCVTPH2PS 256(AX)(SI*2), Y11
 
 	// Integer products, scale times activation scale, multiply-add; then mins.
-	VPBROADCASTD 60(DX), Y10
-	VPBROADCASTD (DX), Y12
+	VPBROADCASTD 60(BX), Y10
+	VPBROADCASTD (BX), Y12
 	VPMADDUBSW   Y12, Y2, Y2
-	VPBROADCASTD 4(DX), Y12
+	VPBROADCASTD 4(BX), Y12
 	VPMADDUBSW   Y12, Y3, Y12
 	VPADDW       Y12, Y2, Y2
-	VPBROADCASTD 8(DX), Y12
+	VPBROADCASTD 8(BX), Y12
 	VPMADDUBSW   Y12, Y4, Y12
 	VPADDW       Y12, Y2, Y2
-	VPBROADCASTD 12(DX), Y12
+	VPBROADCASTD 12(BX), Y12
 	VPMADDUBSW   Y12, Y5, Y12
 	VPADDW       Y12, Y2, Y2
-	VPBROADCASTD 16(DX), Y12
+	VPBROADCASTD 16(BX), Y12
 	VPMADDUBSW   Y12, Y6, Y12
 	VPADDW       Y12, Y2, Y2
-	VPBROADCASTD 20(DX), Y12
+	VPBROADCASTD 20(BX), Y12
 	VPMADDUBSW   Y12, Y7, Y12
 	VPADDW       Y12, Y2, Y2
-	VPBROADCASTD 24(DX), Y12
+	VPBROADCASTD 24(BX), Y12
 	VPMADDUBSW   Y12, Y8, Y12
 	VPADDW       Y12, Y2, Y2
-	VPBROADCASTD 28(DX), Y12
+	VPBROADCASTD 28(BX), Y12
 	VPMADDUBSW   Y12, Y9, Y12
 	VPADDW       Y12, Y2, Y2
 	VPMADDWD     Y0, Y2, Y2
 	VPADDD       Y2, Y10, Y10
-	VMOVUPS      (CX)(BX*4), Y2
-	VBROADCASTSS 32(DX), Y3
+	VMOVUPS      (CX)(SI*4), Y2
+	VBROADCASTSS 32(BX), Y3
 	VMULPS       Y11, Y3, Y3
 	VCVTDQ2PS    Y10, Y10
 	VFMADD231PS  Y3, Y10, Y2
-	VMOVUPS      Y2, (CX)(BX*4)
-	ADDQ         $0x08, BX
-	CMPQ         BX, $0x10
+	VMOVUPS      Y2, (CX)(SI*4)
+	ADDQ         $0x08, SI
+	CMPQ         SI, $0x10
 	JNE          rows
 	ADDQ         $+288, AX
-	ADDQ         $0x40, DX
-	DECQ         SI
+	ADDQ         DX, BX
+	DECQ         DI
 	JNE          block
 
 store:
@@ -156,7 +161,7 @@ zero:
 zeroToken:
 	VPXOR   Y2, Y2, Y2
 	VMOVUPS Y2, (R8)(DI*4)
-	ADDQ    BX, R9
+	ADDQ    $0x40, R9
 	ADDQ    DX, R8
 	DECQ    R10
 	JNE     zeroToken
@@ -235,7 +240,7 @@ token:
 	VCVTDQ2PS    Y10, Y10
 	VFMADD231PS  Y13, Y10, Y12
 	VMOVUPS      Y12, (R9)(DI*4)
-	ADDQ         BX, R10
+	ADDQ         $0x40, R10
 	ADDQ         DX, R9
 	DECQ         R11
 	JNE          token
@@ -243,7 +248,7 @@ token:
 	CMPQ         DI, $0x10
 	JNE          rows
 	ADDQ         $+288, AX
-	ADDQ         $0x40, SI
+	ADDQ         BX, SI
 	DECQ         R8
 	JNE          block
 

@@ -18,47 +18,53 @@ TEXT ·DotQ51x1(SB), NOSPLIT, $0-56
 
 tile:
 	// One tile of 16 rows: sums start at zero, activations at the first block.
-	MOVQ act+32(FP), DX
-	XORL BX, BX
+	MOVQ act+32(FP), BX
+	XORL SI, SI
 
 zero:
 	VPXOR   Y3, Y3, Y3
-	VMOVUPS Y3, (CX)(BX*4)
-	ADDQ    $0x08, BX
-	CMPQ    BX, $0x10
+	VMOVUPS Y3, (CX)(SI*4)
+	ADDQ    $0x08, SI
+	CMPQ    SI, $0x10
 	JNE     zero
-	MOVQ    nBlocks+48(FP), SI
-	TESTQ   SI, SI
+	MOVQ    nBlocks+48(FP), DI
+	TESTQ   DI, DI
 	JE      store
 
 block:
 	PREFETCHT0 3072(AX)
+	PREFETCHT1 24576(AX)
 	PREFETCHT0 3136(AX)
+	PREFETCHT1 24640(AX)
 	PREFETCHT0 3200(AX)
+	PREFETCHT1 24704(AX)
 	PREFETCHT0 3264(AX)
+	PREFETCHT1 24768(AX)
 	PREFETCHT0 3328(AX)
+	PREFETCHT1 24832(AX)
 	PREFETCHT0 3392(AX)
-	XORL       BX, BX
+	PREFETCHT1 24896(AX)
+	XORL       SI, SI
 
 rows:
 	// Unsigned codes of the part's 8 groups of 4 columns.
-	VMOVDQU (AX)(BX*4), Y11
+	VMOVDQU (AX)(SI*4), Y11
 	VPAND   Y1, Y11, Y3
 	VPSRLD  $0x04, Y11, Y11
 	VPAND   Y1, Y11, Y7
-	VMOVDQU 64(AX)(BX*4), Y11
+	VMOVDQU 64(AX)(SI*4), Y11
 	VPAND   Y1, Y11, Y4
 	VPSRLD  $0x04, Y11, Y11
 	VPAND   Y1, Y11, Y8
-	VMOVDQU 128(AX)(BX*4), Y11
+	VMOVDQU 128(AX)(SI*4), Y11
 	VPAND   Y1, Y11, Y5
 	VPSRLD  $0x04, Y11, Y11
 	VPAND   Y1, Y11, Y9
-	VMOVDQU 192(AX)(BX*4), Y11
+	VMOVDQU 192(AX)(SI*4), Y11
 	VPAND   Y1, Y11, Y6
 	VPSRLD  $0x04, Y11, Y11
 	VPAND   Y1, Y11, Y10
-	VMOVDQU 256(AX)(BX*4), Y11
+	VMOVDQU 256(AX)(SI*4), Y11
 	VPSLLD  $0x04, Y11, Y12
 	VPAND   Y2, Y12, Y12
 	VPOR    Y12, Y3, Y3
@@ -84,49 +90,49 @@ rows:
 	VPOR    Y12, Y10, Y10
 
 	// Scales (and mins) of the part's rows.
-	VCVTPH2PS 320(AX)(BX*2), Y13
-	VCVTPH2PS 352(AX)(BX*2), Y14
+	VCVTPH2PS 320(AX)(SI*2), Y13
+	VCVTPH2PS 352(AX)(SI*2), Y14
 
 	// Integer products, scale times activation scale, multiply-add; then mins.
-	VPBROADCASTD (DX), Y12
+	VPBROADCASTD (BX), Y12
 	VPMADDUBSW   Y12, Y3, Y3
-	VPBROADCASTD 4(DX), Y12
+	VPBROADCASTD 4(BX), Y12
 	VPMADDUBSW   Y12, Y4, Y12
 	VPADDW       Y12, Y3, Y3
-	VPBROADCASTD 8(DX), Y12
+	VPBROADCASTD 8(BX), Y12
 	VPMADDUBSW   Y12, Y5, Y12
 	VPADDW       Y12, Y3, Y3
-	VPBROADCASTD 12(DX), Y12
+	VPBROADCASTD 12(BX), Y12
 	VPMADDUBSW   Y12, Y6, Y12
 	VPADDW       Y12, Y3, Y3
 	VPMADDWD     Y0, Y3, Y11
-	VPBROADCASTD 16(DX), Y12
+	VPBROADCASTD 16(BX), Y12
 	VPMADDUBSW   Y12, Y7, Y3
-	VPBROADCASTD 20(DX), Y12
+	VPBROADCASTD 20(BX), Y12
 	VPMADDUBSW   Y12, Y8, Y12
 	VPADDW       Y12, Y3, Y3
-	VPBROADCASTD 24(DX), Y12
+	VPBROADCASTD 24(BX), Y12
 	VPMADDUBSW   Y12, Y9, Y12
 	VPADDW       Y12, Y3, Y3
-	VPBROADCASTD 28(DX), Y12
+	VPBROADCASTD 28(BX), Y12
 	VPMADDUBSW   Y12, Y10, Y12
 	VPADDW       Y12, Y3, Y3
 	VPMADDWD     Y0, Y3, Y3
 	VPADDD       Y3, Y11, Y11
-	VMOVUPS      (CX)(BX*4), Y3
-	VBROADCASTSS 32(DX), Y12
+	VMOVUPS      (CX)(SI*4), Y3
+	VBROADCASTSS 32(BX), Y12
 	VMULPS       Y13, Y12, Y12
 	VCVTDQ2PS    Y11, Y11
 	VFMADD231PS  Y12, Y11, Y3
-	VBROADCASTSS 36(DX), Y12
+	VBROADCASTSS 36(BX), Y12
 	VFMADD231PS  Y12, Y14, Y3
-	VMOVUPS      Y3, (CX)(BX*4)
-	ADDQ         $0x08, BX
-	CMPQ         BX, $0x10
+	VMOVUPS      Y3, (CX)(SI*4)
+	ADDQ         $0x08, SI
+	CMPQ         SI, $0x10
 	JNE          rows
 	ADDQ         $+384, AX
-	ADDQ         $0x40, DX
-	DECQ         SI
+	ADDQ         DX, BX
+	DECQ         DI
 	JNE          block
 
 store:
@@ -195,7 +201,7 @@ zero:
 zeroToken:
 	VPXOR   Y3, Y3, Y3
 	VMOVUPS Y3, (R8)(DI*4)
-	ADDQ    BX, R9
+	ADDQ    $0x40, R9
 	ADDQ    DX, R8
 	DECQ    R10
 	JNE     zeroToken
@@ -301,7 +307,7 @@ token:
 	VBROADCASTSS 36(R10), Y12
 	VFMADD231PS  Y12, Y14, Y15
 	VMOVUPS      Y15, (R9)(DI*4)
-	ADDQ         BX, R10
+	ADDQ         $0x40, R10
 	ADDQ         DX, R9
 	DECQ         R11
 	JNE          token
@@ -309,7 +315,7 @@ token:
 	CMPQ         DI, $0x10
 	JNE          rows
 	ADDQ         $+384, AX
-	ADDQ         $0x40, SI
+	ADDQ         BX, SI
 	DECQ         R8
 	JNE          block
 

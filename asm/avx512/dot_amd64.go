@@ -2,8 +2,8 @@
 
 // Package avx512 holds the dot products for processors with AVX-512 F, BW, VL and DQ.
 //
-// Each multiplies nTiles consecutive tiles of nBlocks blocks with the activation rows of its token count, which
-// are actStride bytes apart, and writes dst[m*dstStride+16*tile+row], the bits of the format's DotRef in quant.
+// Each multiplies nTiles consecutive tiles of nBlocks blocks with the activation rows of its token count, and writes
+// dst[m*dstStride+16*tile+row], the bits of the format's DotRef in quant, which says what actStride is.
 package avx512
 
 // Dots has the kernel of each format for each token count; counts without one are nil.

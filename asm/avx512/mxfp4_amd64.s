@@ -17,20 +17,25 @@ TEXT ·DotMXFP4x1(SB), NOSPLIT, $0-56
 
 tile:
 	// One tile of 16 rows: sums start at zero, activations at the first block.
-	MOVQ    act+32(FP), DX
+	MOVQ    act+32(FP), BX
 	VPXOR   Y2, Y2, Y2
 	VMOVUPS Y2, (CX)
 	VMOVUPS Y2, 32(CX)
-	MOVQ    nBlocks+48(FP), BX
-	TESTQ   BX, BX
+	MOVQ    nBlocks+48(FP), SI
+	TESTQ   SI, SI
 	JE      store
 
 block:
 	PREFETCHT0 2176(AX)
+	PREFETCHT1 17408(AX)
 	PREFETCHT0 2240(AX)
+	PREFETCHT1 17472(AX)
 	PREFETCHT0 2304(AX)
+	PREFETCHT1 17536(AX)
 	PREFETCHT0 2368(AX)
+	PREFETCHT1 17600(AX)
 	PREFETCHT0 2432(AX)
+	PREFETCHT1 17664(AX)
 
 	// Unsigned codes of the part's 8 groups of 4 columns.
 	VMOVDQU32       (AX), Z10
@@ -69,43 +74,43 @@ block:
 	VPMAXSD   Z10, Z11, Z11
 
 	// Integer products, scale times activation scale, multiply-add; then mins.
-	VPSLLD.BCST  $0x02, 48(DX), Z10
-	VPBROADCASTD 60(DX), Z12
+	VPSLLD.BCST  $0x02, 48(BX), Z10
+	VPBROADCASTD 60(BX), Z12
 	VPADDD       Z12, Z10, Z10
-	VPBROADCASTD (DX), Z12
+	VPBROADCASTD (BX), Z12
 	VPMADDUBSW   Z12, Z2, Z2
-	VPBROADCASTD 4(DX), Z12
+	VPBROADCASTD 4(BX), Z12
 	VPMADDUBSW   Z12, Z3, Z12
 	VPADDW       Z12, Z2, Z2
-	VPBROADCASTD 8(DX), Z12
+	VPBROADCASTD 8(BX), Z12
 	VPMADDUBSW   Z12, Z4, Z12
 	VPADDW       Z12, Z2, Z2
-	VPBROADCASTD 12(DX), Z12
+	VPBROADCASTD 12(BX), Z12
 	VPMADDUBSW   Z12, Z5, Z12
 	VPADDW       Z12, Z2, Z2
 	VPMADDWD     Z0, Z2, Z2
 	VPADDD       Z2, Z10, Z10
-	VPBROADCASTD 16(DX), Z12
+	VPBROADCASTD 16(BX), Z12
 	VPMADDUBSW   Z12, Z6, Z2
-	VPBROADCASTD 20(DX), Z12
+	VPBROADCASTD 20(BX), Z12
 	VPMADDUBSW   Z12, Z7, Z12
 	VPADDW       Z12, Z2, Z2
-	VPBROADCASTD 24(DX), Z12
+	VPBROADCASTD 24(BX), Z12
 	VPMADDUBSW   Z12, Z8, Z12
 	VPADDW       Z12, Z2, Z2
-	VPBROADCASTD 28(DX), Z12
+	VPBROADCASTD 28(BX), Z12
 	VPMADDUBSW   Z12, Z9, Z12
 	VPADDW       Z12, Z2, Z2
 	VPMADDWD     Z0, Z2, Z2
 	VPADDD       Z2, Z10, Z10
 	VMOVUPS      (CX), Z2
-	VMULPS.BCST  32(DX), Z11, Z12
+	VMULPS.BCST  32(BX), Z11, Z12
 	VCVTDQ2PS    Z10, Z10
 	VFMADD231PS  Z12, Z10, Z2
 	VMOVUPS      Z2, (CX)
 	ADDQ         $+272, AX
-	ADDQ         $0x40, DX
-	DECQ         BX
+	ADDQ         DX, BX
+	DECQ         SI
 	JNE          block
 
 store:
@@ -185,7 +190,7 @@ zeroToken:
 	VPXOR   Y2, Y2, Y2
 	VMOVUPS Y2, (DI)
 	VMOVUPS Y2, 32(DI)
-	ADDQ    BX, R8
+	ADDQ    $0x40, R8
 	ADDQ    DX, DI
 	DECQ    R9
 	JNE     zeroToken
@@ -276,12 +281,12 @@ token:
 	VCVTDQ2PS    Z10, Z10
 	VFMADD231PS  Z12, Z10, Z13
 	VMOVUPS      Z13, (R8)
-	ADDQ         BX, R9
+	ADDQ         $0x40, R9
 	ADDQ         DX, R8
 	DECQ         R10
 	JNE          token
 	ADDQ         $+272, AX
-	ADDQ         $0x40, SI
+	ADDQ         BX, SI
 	DECQ         DI
 	JNE          block
 

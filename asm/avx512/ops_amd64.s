@@ -518,18 +518,19 @@ done:
 	VZEROUPPER
 	RET
 
-// func Quantize(dst *byte, x *float32, n int)
+// func Quantize(dst *byte, dstStride int, x *float32, n int)
 // Requires: AVX, AVX2, AVX512DQ, AVX512F
-TEXT ·Quantize(SB), NOSPLIT, $0-24
+TEXT ·Quantize(SB), NOSPLIT, $0-32
 	MOVQ  dst+0(FP), AX
-	MOVQ  x+8(FP), CX
-	MOVQ  n+16(FP), DX
-	TESTQ DX, DX
+	MOVQ  dstStride+8(FP), CX
+	MOVQ  x+16(FP), DX
+	MOVQ  n+24(FP), BX
+	TESTQ BX, BX
 	JE    done
 
 block:
-	VMOVUPS       (CX), Z0
-	VMOVUPS       64(CX), Z1
+	VMOVUPS       (DX), Z0
+	VMOVUPS       64(DX), Z1
 	VANDPS        splat7fffffff<>+0(SB), Z0, Z2
 	VANDPS        splat7fffffff<>+0(SB), Z1, Z3
 	VPMAXUD       Z3, Z2, Z2
@@ -541,9 +542,9 @@ block:
 	VPMAXUD       X3, X2, X2
 	VPSHUFD       $0xb1, X2, X3
 	VPMAXUD       X3, X2, X2
-	VMOVD         X2, BX
-	LEAL          -260046848(BX), SI
-	CMPL          SI, $0x70000000
+	VMOVD         X2, SI
+	LEAL          -260046848(SI), DI
+	CMPL          DI, $0x70000000
 	JCC           special
 	VMOVUPS       splat42fe0000<>+0(SB), X3
 	VDIVPS        splat42fe0000<>+0(SB), X2, X4
@@ -580,9 +581,9 @@ block:
 	VMOVDQU       X2, 48(AX)
 
 next:
-	ADDQ $0x40, AX
-	ADDQ $+128, CX
-	DECQ DX
+	ADDQ CX, AX
+	ADDQ $+128, DX
+	DECQ BX
 	JNE  block
 	JMP  done
 
@@ -590,7 +591,7 @@ special:
 	VPXOR   Y3, Y3, Y3
 	VMOVDQU Y3, (AX)
 	VMOVDQU Y3, 32(AX)
-	CMPL    BX, $0x7f800000
+	CMPL    SI, $0x7f800000
 	JCS     next
 	VMOVDQU splat7fc00000<>+0(SB), X3
 	VMOVDQU X3, 32(AX)

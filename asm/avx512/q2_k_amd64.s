@@ -17,30 +17,37 @@ TEXT ·DotQ2Kx1(SB), NOSPLIT, $0-56
 
 tile:
 	// One tile of 16 rows: sums start at zero, activations at the first block.
-	MOVQ    act+32(FP), DX
+	MOVQ    act+32(FP), BX
 	VPXOR   Y2, Y2, Y2
 	VMOVUPS Y2, (CX)
 	VMOVUPS Y2, 32(CX)
-	MOVQ    nBlocks+48(FP), BX
-	TESTQ   BX, BX
+	MOVQ    nBlocks+48(FP), SI
+	TESTQ   SI, SI
 	JE      store
 
 block:
-	MOVQ       AX, SI
-	LEAQ       64(AX), DI
+	MOVQ       AX, DI
+	LEAQ       64(AX), R8
 	ADDQ       $+320, AX
-	PREFETCHT0 1344(SI)
-	PREFETCHT0 1408(SI)
-	PREFETCHT0 1472(SI)
-	PREFETCHT0 1536(SI)
-	PREFETCHT0 1600(SI)
-	VCVTPH2PS  (SI), Z2
-	VCVTPH2PS  32(SI), Z3
-	MOVQ       $0x00000008, SI
+	PREFETCHT0 1344(DI)
+	PREFETCHT1 10752(DI)
+	PREFETCHT0 1408(DI)
+	PREFETCHT1 10816(DI)
+	PREFETCHT0 1472(DI)
+	PREFETCHT1 10880(DI)
+	PREFETCHT0 1536(DI)
+	PREFETCHT1 10944(DI)
+	PREFETCHT0 1600(DI)
+	PREFETCHT1 11008(DI)
+	VCVTPH2PS  (DI), Z2
+	VCVTPH2PS  32(DI), Z3
+	MOVQ       $0x00000008, DI
 
 part:
 	PREFETCHT0 1344(AX)
+	PREFETCHT1 10752(AX)
 	PREFETCHT0 1408(AX)
+	PREFETCHT1 10816(AX)
 
 	// Unsigned codes of the part's 8 groups of 4 columns.
 	VMOVDQU32 (AX), Z12
@@ -61,64 +68,64 @@ part:
 	VPANDD    Z1, Z11, Z11
 
 	// Scales (and mins) of the part's rows.
-	VPMOVZXBD (DI), Z13
+	VPMOVZXBD (R8), Z13
 	VPANDD    splat0000000f<>+0(SB), Z13, Z13
 	VCVTDQ2PS Z13, Z13
 	VMULPS    Z2, Z13, Z13
-	VPMOVZXBD 16(DI), Z14
+	VPMOVZXBD 16(R8), Z14
 	VPANDD    splat0000000f<>+0(SB), Z14, Z14
 	VCVTDQ2PS Z14, Z14
 	VMULPS    Z2, Z14, Z14
-	VPMOVZXBD (DI), Z15
+	VPMOVZXBD (R8), Z15
 	VPSRLD    $0x04, Z15, Z15
 	VCVTDQ2PS Z15, Z15
 	VMULPS    Z3, Z15, Z15
-	VPMOVZXBD 16(DI), Z16
+	VPMOVZXBD 16(R8), Z16
 	VPSRLD    $0x04, Z16, Z16
 	VCVTDQ2PS Z16, Z16
 	VMULPS    Z3, Z16, Z16
 
 	// Integer products, scale times activation scale, multiply-add; then mins.
-	VPBROADCASTD      (DX), Z12
+	VPBROADCASTD      (BX), Z12
 	VPMADDUBSW        Z12, Z4, Z4
-	VPBROADCASTD      4(DX), Z12
+	VPBROADCASTD      4(BX), Z12
 	VPMADDUBSW        Z12, Z5, Z12
 	VPADDW            Z12, Z4, Z4
-	VPBROADCASTD      8(DX), Z12
+	VPBROADCASTD      8(BX), Z12
 	VPMADDUBSW        Z12, Z6, Z12
 	VPADDW            Z12, Z4, Z4
-	VPBROADCASTD      12(DX), Z12
+	VPBROADCASTD      12(BX), Z12
 	VPMADDUBSW        Z12, Z7, Z12
 	VPADDW            Z12, Z4, Z4
 	VPMADDWD          Z0, Z4, Z12
 	VMOVUPS           (CX), Z5
-	VMULPS.BCST       32(DX), Z13, Z4
+	VMULPS.BCST       32(BX), Z13, Z4
 	VCVTDQ2PS         Z12, Z12
 	VFMADD231PS       Z4, Z12, Z5
-	VFNMADD231PS.BCST 40(DX), Z15, Z5
-	VPBROADCASTD      16(DX), Z12
+	VFNMADD231PS.BCST 40(BX), Z15, Z5
+	VPBROADCASTD      16(BX), Z12
 	VPMADDUBSW        Z12, Z8, Z4
-	VPBROADCASTD      20(DX), Z12
+	VPBROADCASTD      20(BX), Z12
 	VPMADDUBSW        Z12, Z9, Z12
 	VPADDW            Z12, Z4, Z4
-	VPBROADCASTD      24(DX), Z12
+	VPBROADCASTD      24(BX), Z12
 	VPMADDUBSW        Z12, Z10, Z12
 	VPADDW            Z12, Z4, Z4
-	VPBROADCASTD      28(DX), Z12
+	VPBROADCASTD      28(BX), Z12
 	VPMADDUBSW        Z12, Z11, Z12
 	VPADDW            Z12, Z4, Z4
 	VPMADDWD          Z0, Z4, Z12
-	VMULPS.BCST       32(DX), Z14, Z4
+	VMULPS.BCST       32(BX), Z14, Z4
 	VCVTDQ2PS         Z12, Z12
 	VFMADD231PS       Z4, Z12, Z5
-	VFNMADD231PS.BCST 44(DX), Z16, Z5
+	VFNMADD231PS.BCST 44(BX), Z16, Z5
 	VMOVUPS           Z5, (CX)
 	ADDQ              $+128, AX
-	ADDQ              $0x20, DI
-	ADDQ              $0x40, DX
-	DECQ              SI
+	ADDQ              $0x20, R8
+	ADDQ              DX, BX
+	DECQ              DI
 	JNE               part
-	DECQ              BX
+	DECQ              SI
 	JNE               block
 
 store:
@@ -184,7 +191,7 @@ zeroToken:
 	VPXOR   Y2, Y2, Y2
 	VMOVUPS Y2, (DI)
 	VMOVUPS Y2, 32(DI)
-	ADDQ    BX, R8
+	ADDQ    $0x40, R8
 	ADDQ    DX, DI
 	DECQ    R9
 	JNE     zeroToken
@@ -285,13 +292,13 @@ token:
 	VFMADD231PS       Z18, Z12, Z17
 	VFNMADD231PS.BCST 44(R11), Z16, Z17
 	VMOVUPS           Z17, (R10)
-	ADDQ              BX, R11
+	ADDQ              $0x40, R11
 	ADDQ              DX, R10
 	DECQ              R12
 	JNE               token
 	ADDQ              $+128, AX
 	ADDQ              $0x20, R9
-	ADDQ              $0x40, SI
+	ADDQ              BX, SI
 	DECQ              R8
 	JNE               part
 	DECQ              DI

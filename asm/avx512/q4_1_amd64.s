@@ -17,20 +17,25 @@ TEXT ·DotQ41x1(SB), NOSPLIT, $0-56
 
 tile:
 	// One tile of 16 rows: sums start at zero, activations at the first block.
-	MOVQ    act+32(FP), DX
+	MOVQ    act+32(FP), BX
 	VPXOR   Y2, Y2, Y2
 	VMOVUPS Y2, (CX)
 	VMOVUPS Y2, 32(CX)
-	MOVQ    nBlocks+48(FP), BX
-	TESTQ   BX, BX
+	MOVQ    nBlocks+48(FP), SI
+	TESTQ   SI, SI
 	JE      store
 
 block:
 	PREFETCHT0 2560(AX)
+	PREFETCHT1 20480(AX)
 	PREFETCHT0 2624(AX)
+	PREFETCHT1 20544(AX)
 	PREFETCHT0 2688(AX)
+	PREFETCHT1 20608(AX)
 	PREFETCHT0 2752(AX)
+	PREFETCHT1 20672(AX)
 	PREFETCHT0 2816(AX)
+	PREFETCHT1 20736(AX)
 
 	// Unsigned codes of the part's 8 groups of 4 columns.
 	VMOVDQU32 (AX), Z9
@@ -55,39 +60,39 @@ block:
 	VCVTPH2PS 288(AX), Z11
 
 	// Integer products, scale times activation scale, multiply-add; then mins.
-	VPBROADCASTD     (DX), Z12
+	VPBROADCASTD     (BX), Z12
 	VPMADDUBSW       Z12, Z2, Z2
-	VPBROADCASTD     4(DX), Z12
+	VPBROADCASTD     4(BX), Z12
 	VPMADDUBSW       Z12, Z3, Z12
 	VPADDW           Z12, Z2, Z2
-	VPBROADCASTD     8(DX), Z12
+	VPBROADCASTD     8(BX), Z12
 	VPMADDUBSW       Z12, Z4, Z12
 	VPADDW           Z12, Z2, Z2
-	VPBROADCASTD     12(DX), Z12
+	VPBROADCASTD     12(BX), Z12
 	VPMADDUBSW       Z12, Z5, Z12
 	VPADDW           Z12, Z2, Z2
-	VPBROADCASTD     16(DX), Z12
+	VPBROADCASTD     16(BX), Z12
 	VPMADDUBSW       Z12, Z6, Z12
 	VPADDW           Z12, Z2, Z2
-	VPBROADCASTD     20(DX), Z12
+	VPBROADCASTD     20(BX), Z12
 	VPMADDUBSW       Z12, Z7, Z12
 	VPADDW           Z12, Z2, Z2
-	VPBROADCASTD     24(DX), Z12
+	VPBROADCASTD     24(BX), Z12
 	VPMADDUBSW       Z12, Z8, Z12
 	VPADDW           Z12, Z2, Z2
-	VPBROADCASTD     28(DX), Z12
+	VPBROADCASTD     28(BX), Z12
 	VPMADDUBSW       Z12, Z9, Z12
 	VPADDW           Z12, Z2, Z2
 	VPMADDWD         Z0, Z2, Z9
 	VMOVUPS          (CX), Z2
-	VMULPS.BCST      32(DX), Z10, Z3
+	VMULPS.BCST      32(BX), Z10, Z3
 	VCVTDQ2PS        Z9, Z9
 	VFMADD231PS      Z3, Z9, Z2
-	VFMADD231PS.BCST 36(DX), Z11, Z2
+	VFMADD231PS.BCST 36(BX), Z11, Z2
 	VMOVUPS          Z2, (CX)
 	ADDQ             $+320, AX
-	ADDQ             $0x40, DX
-	DECQ             BX
+	ADDQ             DX, BX
+	DECQ             SI
 	JNE              block
 
 store:
@@ -143,7 +148,7 @@ zeroToken:
 	VPXOR   Y2, Y2, Y2
 	VMOVUPS Y2, (DI)
 	VMOVUPS Y2, 32(DI)
-	ADDQ    BX, R8
+	ADDQ    $0x40, R8
 	ADDQ    DX, DI
 	DECQ    R9
 	JNE     zeroToken
@@ -216,12 +221,12 @@ token:
 	VFMADD231PS      Z14, Z10, Z13
 	VFMADD231PS.BCST 36(R9), Z12, Z13
 	VMOVUPS          Z13, (R8)
-	ADDQ             BX, R9
+	ADDQ             $0x40, R9
 	ADDQ             DX, R8
 	DECQ             R10
 	JNE              token
 	ADDQ             $+320, AX
-	ADDQ             $0x40, SI
+	ADDQ             BX, SI
 	DECQ             DI
 	JNE              block
 

@@ -17,32 +17,41 @@ TEXT ·DotQ4Kx1(SB), NOSPLIT, $0-56
 
 tile:
 	// One tile of 16 rows: sums start at zero, activations at the first block.
-	MOVQ    act+32(FP), DX
+	MOVQ    act+32(FP), BX
 	VPXOR   Y2, Y2, Y2
 	VMOVUPS Y2, (CX)
 	VMOVUPS Y2, 32(CX)
-	MOVQ    nBlocks+48(FP), BX
-	TESTQ   BX, BX
+	MOVQ    nBlocks+48(FP), SI
+	TESTQ   SI, SI
 	JE      store
 
 block:
-	MOVQ       AX, SI
-	LEAQ       64(AX), DI
+	MOVQ       AX, DI
+	LEAQ       64(AX), R8
 	ADDQ       $+320, AX
-	PREFETCHT0 2368(SI)
-	PREFETCHT0 2432(SI)
-	PREFETCHT0 2496(SI)
-	PREFETCHT0 2560(SI)
-	PREFETCHT0 2624(SI)
-	VCVTPH2PS  (SI), Z2
-	VCVTPH2PS  32(SI), Z3
-	MOVQ       $0x00000008, SI
+	PREFETCHT0 2368(DI)
+	PREFETCHT1 18944(DI)
+	PREFETCHT0 2432(DI)
+	PREFETCHT1 19008(DI)
+	PREFETCHT0 2496(DI)
+	PREFETCHT1 19072(DI)
+	PREFETCHT0 2560(DI)
+	PREFETCHT1 19136(DI)
+	PREFETCHT0 2624(DI)
+	PREFETCHT1 19200(DI)
+	VCVTPH2PS  (DI), Z2
+	VCVTPH2PS  32(DI), Z3
+	MOVQ       $0x00000008, DI
 
 part:
 	PREFETCHT0 2368(AX)
+	PREFETCHT1 18944(AX)
 	PREFETCHT0 2432(AX)
+	PREFETCHT1 19008(AX)
 	PREFETCHT0 2496(AX)
+	PREFETCHT1 19072(AX)
 	PREFETCHT0 2560(AX)
+	PREFETCHT1 19136(AX)
 
 	// Unsigned codes of the part's 8 groups of 4 columns.
 	VMOVDQU32 (AX), Z11
@@ -63,50 +72,50 @@ part:
 	VPANDD    Z1, Z11, Z11
 
 	// Scales (and mins) of the part's rows.
-	VPMOVZXBD (DI), Z12
+	VPMOVZXBD (R8), Z12
 	VCVTDQ2PS Z12, Z12
 	VMULPS    Z2, Z12, Z12
-	VPMOVZXBD 16(DI), Z13
+	VPMOVZXBD 16(R8), Z13
 	VCVTDQ2PS Z13, Z13
 	VMULPS    Z3, Z13, Z13
 
 	// Integer products, scale times activation scale, multiply-add; then mins.
-	VPBROADCASTD      (DX), Z14
+	VPBROADCASTD      (BX), Z14
 	VPMADDUBSW        Z14, Z4, Z4
-	VPBROADCASTD      4(DX), Z14
+	VPBROADCASTD      4(BX), Z14
 	VPMADDUBSW        Z14, Z5, Z14
 	VPADDW            Z14, Z4, Z4
-	VPBROADCASTD      8(DX), Z14
+	VPBROADCASTD      8(BX), Z14
 	VPMADDUBSW        Z14, Z6, Z14
 	VPADDW            Z14, Z4, Z4
-	VPBROADCASTD      12(DX), Z14
+	VPBROADCASTD      12(BX), Z14
 	VPMADDUBSW        Z14, Z7, Z14
 	VPADDW            Z14, Z4, Z4
-	VPBROADCASTD      16(DX), Z14
+	VPBROADCASTD      16(BX), Z14
 	VPMADDUBSW        Z14, Z8, Z14
 	VPADDW            Z14, Z4, Z4
-	VPBROADCASTD      20(DX), Z14
+	VPBROADCASTD      20(BX), Z14
 	VPMADDUBSW        Z14, Z9, Z14
 	VPADDW            Z14, Z4, Z4
-	VPBROADCASTD      24(DX), Z14
+	VPBROADCASTD      24(BX), Z14
 	VPMADDUBSW        Z14, Z10, Z14
 	VPADDW            Z14, Z4, Z4
-	VPBROADCASTD      28(DX), Z14
+	VPBROADCASTD      28(BX), Z14
 	VPMADDUBSW        Z14, Z11, Z14
 	VPADDW            Z14, Z4, Z4
 	VPMADDWD          Z0, Z4, Z11
 	VMOVUPS           (CX), Z4
-	VMULPS.BCST       32(DX), Z12, Z5
+	VMULPS.BCST       32(BX), Z12, Z5
 	VCVTDQ2PS         Z11, Z11
 	VFMADD231PS       Z5, Z11, Z4
-	VFNMADD231PS.BCST 36(DX), Z13, Z4
+	VFNMADD231PS.BCST 36(BX), Z13, Z4
 	VMOVUPS           Z4, (CX)
 	ADDQ              $+256, AX
-	ADDQ              $0x20, DI
-	ADDQ              $0x40, DX
-	DECQ              SI
+	ADDQ              $0x20, R8
+	ADDQ              DX, BX
+	DECQ              DI
 	JNE               part
-	DECQ              BX
+	DECQ              SI
 	JNE               block
 
 store:
@@ -162,7 +171,7 @@ zeroToken:
 	VPXOR   Y2, Y2, Y2
 	VMOVUPS Y2, (DI)
 	VMOVUPS Y2, 32(DI)
-	ADDQ    BX, R8
+	ADDQ    $0x40, R8
 	ADDQ    DX, DI
 	DECQ    R9
 	JNE     zeroToken
@@ -251,13 +260,13 @@ token:
 	VFMADD231PS       Z16, Z12, Z15
 	VFNMADD231PS.BCST 36(R11), Z14, Z15
 	VMOVUPS           Z15, (R10)
-	ADDQ              BX, R11
+	ADDQ              $0x40, R11
 	ADDQ              DX, R10
 	DECQ              R12
 	JNE               token
 	ADDQ              $+256, AX
 	ADDQ              $0x20, R9
-	ADDQ              $0x40, SI
+	ADDQ              BX, SI
 	DECQ              R8
 	JNE               part
 	DECQ              DI

@@ -18,21 +18,27 @@ TEXT ·DotQ51x1(SB), NOSPLIT, $0-56
 
 tile:
 	// One tile of 16 rows: sums start at zero, activations at the first block.
-	MOVQ    act+32(FP), DX
+	MOVQ    act+32(FP), BX
 	VPXOR   Y3, Y3, Y3
 	VMOVUPS Y3, (CX)
 	VMOVUPS Y3, 32(CX)
-	MOVQ    nBlocks+48(FP), BX
-	TESTQ   BX, BX
+	MOVQ    nBlocks+48(FP), SI
+	TESTQ   SI, SI
 	JE      store
 
 block:
 	PREFETCHT0 3072(AX)
+	PREFETCHT1 24576(AX)
 	PREFETCHT0 3136(AX)
+	PREFETCHT1 24640(AX)
 	PREFETCHT0 3200(AX)
+	PREFETCHT1 24704(AX)
 	PREFETCHT0 3264(AX)
+	PREFETCHT1 24768(AX)
 	PREFETCHT0 3328(AX)
+	PREFETCHT1 24832(AX)
 	PREFETCHT0 3392(AX)
+	PREFETCHT1 24896(AX)
 
 	// Unsigned codes of the part's 8 groups of 4 columns.
 	VMOVDQU32  (AX), Z11
@@ -73,40 +79,40 @@ block:
 	VCVTPH2PS 352(AX), Z13
 
 	// Integer products, scale times activation scale, multiply-add; then mins.
-	VPBROADCASTD     (DX), Z14
+	VPBROADCASTD     (BX), Z14
 	VPMADDUBSW       Z14, Z3, Z3
-	VPBROADCASTD     4(DX), Z14
+	VPBROADCASTD     4(BX), Z14
 	VPMADDUBSW       Z14, Z4, Z14
 	VPADDW           Z14, Z3, Z3
-	VPBROADCASTD     8(DX), Z14
+	VPBROADCASTD     8(BX), Z14
 	VPMADDUBSW       Z14, Z5, Z14
 	VPADDW           Z14, Z3, Z3
-	VPBROADCASTD     12(DX), Z14
+	VPBROADCASTD     12(BX), Z14
 	VPMADDUBSW       Z14, Z6, Z14
 	VPADDW           Z14, Z3, Z3
 	VPMADDWD         Z0, Z3, Z11
-	VPBROADCASTD     16(DX), Z14
+	VPBROADCASTD     16(BX), Z14
 	VPMADDUBSW       Z14, Z7, Z3
-	VPBROADCASTD     20(DX), Z14
+	VPBROADCASTD     20(BX), Z14
 	VPMADDUBSW       Z14, Z8, Z14
 	VPADDW           Z14, Z3, Z3
-	VPBROADCASTD     24(DX), Z14
+	VPBROADCASTD     24(BX), Z14
 	VPMADDUBSW       Z14, Z9, Z14
 	VPADDW           Z14, Z3, Z3
-	VPBROADCASTD     28(DX), Z14
+	VPBROADCASTD     28(BX), Z14
 	VPMADDUBSW       Z14, Z10, Z14
 	VPADDW           Z14, Z3, Z3
 	VPMADDWD         Z0, Z3, Z3
 	VPADDD           Z3, Z11, Z11
 	VMOVUPS          (CX), Z3
-	VMULPS.BCST      32(DX), Z12, Z12
+	VMULPS.BCST      32(BX), Z12, Z12
 	VCVTDQ2PS        Z11, Z11
 	VFMADD231PS      Z12, Z11, Z3
-	VFMADD231PS.BCST 36(DX), Z13, Z3
+	VFMADD231PS.BCST 36(BX), Z13, Z3
 	VMOVUPS          Z3, (CX)
 	ADDQ             $+384, AX
-	ADDQ             $0x40, DX
-	DECQ             BX
+	ADDQ             DX, BX
+	DECQ             SI
 	JNE              block
 
 store:
@@ -173,7 +179,7 @@ zeroToken:
 	VPXOR   Y3, Y3, Y3
 	VMOVUPS Y3, (DI)
 	VMOVUPS Y3, 32(DI)
-	ADDQ    BX, R8
+	ADDQ    $0x40, R8
 	ADDQ    DX, DI
 	DECQ    R9
 	JNE     zeroToken
@@ -264,12 +270,12 @@ token:
 	VFMADD231PS      Z12, Z11, Z15
 	VFMADD231PS.BCST 36(R9), Z14, Z15
 	VMOVUPS          Z15, (R8)
-	ADDQ             BX, R9
+	ADDQ             $0x40, R9
 	ADDQ             DX, R8
 	DECQ             R10
 	JNE              token
 	ADDQ             $+384, AX
-	ADDQ             $0x40, SI
+	ADDQ             BX, SI
 	DECQ             DI
 	JNE              block
 

@@ -18,33 +18,43 @@ TEXT ·DotQ5Kx1(SB), NOSPLIT, $0-56
 
 tile:
 	// One tile of 16 rows: sums start at zero, activations at the first block.
-	MOVQ    act+32(FP), DX
+	MOVQ    act+32(FP), BX
 	VPXOR   Y3, Y3, Y3
 	VMOVUPS Y3, (CX)
 	VMOVUPS Y3, 32(CX)
-	MOVQ    nBlocks+48(FP), BX
-	TESTQ   BX, BX
+	MOVQ    nBlocks+48(FP), SI
+	TESTQ   SI, SI
 	JE      store
 
 block:
-	MOVQ       AX, SI
-	LEAQ       64(AX), DI
+	MOVQ       AX, DI
+	LEAQ       64(AX), R8
 	ADDQ       $+320, AX
-	PREFETCHT0 2880(SI)
-	PREFETCHT0 2944(SI)
-	PREFETCHT0 3008(SI)
-	PREFETCHT0 3072(SI)
-	PREFETCHT0 3136(SI)
-	VCVTPH2PS  (SI), Z3
-	VCVTPH2PS  32(SI), Z4
-	MOVQ       $0x00000008, SI
+	PREFETCHT0 2880(DI)
+	PREFETCHT1 23040(DI)
+	PREFETCHT0 2944(DI)
+	PREFETCHT1 23104(DI)
+	PREFETCHT0 3008(DI)
+	PREFETCHT1 23168(DI)
+	PREFETCHT0 3072(DI)
+	PREFETCHT1 23232(DI)
+	PREFETCHT0 3136(DI)
+	PREFETCHT1 23296(DI)
+	VCVTPH2PS  (DI), Z3
+	VCVTPH2PS  32(DI), Z4
+	MOVQ       $0x00000008, DI
 
 part:
 	PREFETCHT0 2880(AX)
+	PREFETCHT1 23040(AX)
 	PREFETCHT0 2944(AX)
+	PREFETCHT1 23104(AX)
 	PREFETCHT0 3008(AX)
+	PREFETCHT1 23168(AX)
 	PREFETCHT0 3072(AX)
+	PREFETCHT1 23232(AX)
 	PREFETCHT0 3136(AX)
+	PREFETCHT1 23296(AX)
 
 	// Unsigned codes of the part's 8 groups of 4 columns.
 	VMOVDQU32  (AX), Z13
@@ -81,51 +91,51 @@ part:
 	VPTERNLOGD $0xf8, Z2, Z14, Z12
 
 	// Scales (and mins) of the part's rows.
-	VPMOVZXBD (DI), Z14
+	VPMOVZXBD (R8), Z14
 	VCVTDQ2PS Z14, Z14
 	VMULPS    Z3, Z14, Z14
-	VPMOVZXBD 16(DI), Z15
+	VPMOVZXBD 16(R8), Z15
 	VCVTDQ2PS Z15, Z15
 	VMULPS    Z4, Z15, Z15
 
 	// Integer products, scale times activation scale, multiply-add; then mins.
-	VPBROADCASTD      (DX), Z16
+	VPBROADCASTD      (BX), Z16
 	VPMADDUBSW        Z16, Z5, Z5
-	VPBROADCASTD      4(DX), Z16
+	VPBROADCASTD      4(BX), Z16
 	VPMADDUBSW        Z16, Z6, Z16
 	VPADDW            Z16, Z5, Z5
-	VPBROADCASTD      8(DX), Z16
+	VPBROADCASTD      8(BX), Z16
 	VPMADDUBSW        Z16, Z7, Z16
 	VPADDW            Z16, Z5, Z5
-	VPBROADCASTD      12(DX), Z16
+	VPBROADCASTD      12(BX), Z16
 	VPMADDUBSW        Z16, Z8, Z16
 	VPADDW            Z16, Z5, Z5
 	VPMADDWD          Z0, Z5, Z13
-	VPBROADCASTD      16(DX), Z16
+	VPBROADCASTD      16(BX), Z16
 	VPMADDUBSW        Z16, Z9, Z5
-	VPBROADCASTD      20(DX), Z16
+	VPBROADCASTD      20(BX), Z16
 	VPMADDUBSW        Z16, Z10, Z16
 	VPADDW            Z16, Z5, Z5
-	VPBROADCASTD      24(DX), Z16
+	VPBROADCASTD      24(BX), Z16
 	VPMADDUBSW        Z16, Z11, Z16
 	VPADDW            Z16, Z5, Z5
-	VPBROADCASTD      28(DX), Z16
+	VPBROADCASTD      28(BX), Z16
 	VPMADDUBSW        Z16, Z12, Z16
 	VPADDW            Z16, Z5, Z5
 	VPMADDWD          Z0, Z5, Z5
 	VPADDD            Z5, Z13, Z13
 	VMOVUPS           (CX), Z5
-	VMULPS.BCST       32(DX), Z14, Z14
+	VMULPS.BCST       32(BX), Z14, Z14
 	VCVTDQ2PS         Z13, Z13
 	VFMADD231PS       Z14, Z13, Z5
-	VFNMADD231PS.BCST 36(DX), Z15, Z5
+	VFNMADD231PS.BCST 36(BX), Z15, Z5
 	VMOVUPS           Z5, (CX)
 	ADDQ              $+320, AX
-	ADDQ              $0x20, DI
-	ADDQ              $0x40, DX
-	DECQ              SI
+	ADDQ              $0x20, R8
+	ADDQ              DX, BX
+	DECQ              DI
 	JNE               part
-	DECQ              BX
+	DECQ              SI
 	JNE               block
 
 store:
@@ -192,7 +202,7 @@ zeroToken:
 	VPXOR   Y3, Y3, Y3
 	VMOVUPS Y3, (DI)
 	VMOVUPS Y3, 32(DI)
-	ADDQ    BX, R8
+	ADDQ    $0x40, R8
 	ADDQ    DX, DI
 	DECQ    R9
 	JNE     zeroToken
@@ -299,13 +309,13 @@ token:
 	VFMADD231PS       Z14, Z13, Z17
 	VFNMADD231PS.BCST 36(R11), Z16, Z17
 	VMOVUPS           Z17, (R10)
-	ADDQ              BX, R11
+	ADDQ              $0x40, R11
 	ADDQ              DX, R10
 	DECQ              R12
 	JNE               token
 	ADDQ              $+320, AX
 	ADDQ              $0x20, R9
-	ADDQ              $0x40, SI
+	ADDQ              BX, SI
 	DECQ              R8
 	JNE               part
 	DECQ              DI

@@ -2,8 +2,8 @@
 
 // Package avxvnni holds the dot products for processors with AVX2, FMA, F16C and AVX-VNNI (the VEX form of VPDPBUSD).
 //
-// Each multiplies nTiles consecutive tiles of nBlocks blocks with the activation rows of its token count, which
-// are actStride bytes apart, and writes dst[m*dstStride+16*tile+row], the bits of the format's DotRef in quant.
+// Each multiplies nTiles consecutive tiles of nBlocks blocks with the activation rows of its token count, and writes
+// dst[m*dstStride+16*tile+row], the bits of the format's DotRef in quant, which says what actStride is.
 package avxvnni
 
 // Dots has the kernel of each format for each token count; counts without one are nil.

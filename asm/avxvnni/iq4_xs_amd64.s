@@ -16,50 +16,57 @@ TEXT ·DotIQ4XSx1(SB), NOSPLIT, $0-56
 
 tile:
 	// One tile of 16 rows: sums start at zero, activations at the first block.
-	MOVQ act+32(FP), DX
-	XORL BX, BX
+	MOVQ act+32(FP), BX
+	XORL SI, SI
 
 zero:
 	VPXOR   Y1, Y1, Y1
-	VMOVUPS Y1, (CX)(BX*4)
-	ADDQ    $0x08, BX
-	CMPQ    BX, $0x10
+	VMOVUPS Y1, (CX)(SI*4)
+	ADDQ    $0x08, SI
+	CMPQ    SI, $0x10
 	JNE     zero
-	MOVQ    nBlocks+48(FP), SI
-	TESTQ   SI, SI
+	MOVQ    nBlocks+48(FP), DI
+	TESTQ   DI, DI
 	JE      store
 
 block:
-	MOVQ       AX, DI
-	LEAQ       32(AX), R8
+	MOVQ       AX, R8
+	LEAQ       32(AX), R9
 	ADDQ       $+160, AX
-	PREFETCHT0 2208(DI)
-	PREFETCHT0 2272(DI)
-	PREFETCHT0 2336(DI)
-	MOVQ       $0x00000008, R9
+	PREFETCHT0 2208(R8)
+	PREFETCHT1 17664(R8)
+	PREFETCHT0 2272(R8)
+	PREFETCHT1 17728(R8)
+	PREFETCHT0 2336(R8)
+	PREFETCHT1 17792(R8)
+	MOVQ       $0x00000008, R10
 
 part:
 	PREFETCHT0 2208(AX)
+	PREFETCHT1 17664(AX)
 	PREFETCHT0 2272(AX)
+	PREFETCHT1 17728(AX)
 	PREFETCHT0 2336(AX)
+	PREFETCHT1 17792(AX)
 	PREFETCHT0 2400(AX)
-	XORL       BX, BX
+	PREFETCHT1 17856(AX)
+	XORL       SI, SI
 
 rows:
 	// Unsigned codes of the part's 8 groups of 4 columns.
-	VMOVDQU        (AX)(BX*4), Y9
+	VMOVDQU        (AX)(SI*4), Y9
 	VPAND          Y0, Y9, Y1
 	VPSRLD         $0x04, Y9, Y9
 	VPAND          Y0, Y9, Y5
-	VMOVDQU        64(AX)(BX*4), Y9
+	VMOVDQU        64(AX)(SI*4), Y9
 	VPAND          Y0, Y9, Y2
 	VPSRLD         $0x04, Y9, Y9
 	VPAND          Y0, Y9, Y6
-	VMOVDQU        128(AX)(BX*4), Y9
+	VMOVDQU        128(AX)(SI*4), Y9
 	VPAND          Y0, Y9, Y3
 	VPSRLD         $0x04, Y9, Y9
 	VPAND          Y0, Y9, Y7
-	VMOVDQU        192(AX)(BX*4), Y9
+	VMOVDQU        192(AX)(SI*4), Y9
 	VPAND          Y0, Y9, Y4
 	VPSRLD         $0x04, Y9, Y9
 	VPAND          Y0, Y9, Y8
@@ -74,47 +81,47 @@ rows:
 	VPSHUFB        Y8, Y9, Y8
 
 	// Scales (and mins) of the part's rows.
-	VCVTPH2PS (DI)(BX*2), Y10
-	VPMOVSXBD (R8)(BX*1), Y11
+	VCVTPH2PS (R8)(SI*2), Y10
+	VPMOVSXBD (R9)(SI*1), Y11
 	VCVTDQ2PS Y11, Y11
 	VMULPS    Y10, Y11, Y11
 
 	// Integer products, scale times activation scale, multiply-add; then mins.
-	VPBROADCASTD 48(DX), Y9
+	VPBROADCASTD 48(BX), Y9
 	VPSLLD       $0x07, Y9, Y9
 	VPXOR        Y10, Y10, Y10
-	VPBROADCASTD (DX), Y12
+	VPBROADCASTD (BX), Y12
 	LONG $0x507542c4; BYTE $0xcc // VPDPBUSD Y12, Y1, Y9 (VEX)
-	VPBROADCASTD 4(DX), Y12
+	VPBROADCASTD 4(BX), Y12
 	LONG $0x506d42c4; BYTE $0xd4 // VPDPBUSD Y12, Y2, Y10 (VEX)
-	VPBROADCASTD 8(DX), Y12
+	VPBROADCASTD 8(BX), Y12
 	LONG $0x506542c4; BYTE $0xcc // VPDPBUSD Y12, Y3, Y9 (VEX)
-	VPBROADCASTD 12(DX), Y12
+	VPBROADCASTD 12(BX), Y12
 	LONG $0x505d42c4; BYTE $0xd4 // VPDPBUSD Y12, Y4, Y10 (VEX)
-	VPBROADCASTD 16(DX), Y12
+	VPBROADCASTD 16(BX), Y12
 	LONG $0x505542c4; BYTE $0xcc // VPDPBUSD Y12, Y5, Y9 (VEX)
-	VPBROADCASTD 20(DX), Y12
+	VPBROADCASTD 20(BX), Y12
 	LONG $0x504d42c4; BYTE $0xd4 // VPDPBUSD Y12, Y6, Y10 (VEX)
-	VPBROADCASTD 24(DX), Y12
+	VPBROADCASTD 24(BX), Y12
 	LONG $0x504542c4; BYTE $0xcc // VPDPBUSD Y12, Y7, Y9 (VEX)
-	VPBROADCASTD 28(DX), Y12
+	VPBROADCASTD 28(BX), Y12
 	LONG $0x503d42c4; BYTE $0xd4 // VPDPBUSD Y12, Y8, Y10 (VEX)
 	VPADDD       Y10, Y9, Y9
-	VMOVUPS      (CX)(BX*4), Y1
-	VBROADCASTSS 32(DX), Y10
+	VMOVUPS      (CX)(SI*4), Y1
+	VBROADCASTSS 32(BX), Y10
 	VMULPS       Y11, Y10, Y10
 	VCVTDQ2PS    Y9, Y9
 	VFMADD231PS  Y10, Y9, Y1
-	VMOVUPS      Y1, (CX)(BX*4)
-	ADDQ         $0x08, BX
-	CMPQ         BX, $0x10
+	VMOVUPS      Y1, (CX)(SI*4)
+	ADDQ         $0x08, SI
+	CMPQ         SI, $0x10
 	JNE          rows
 	ADDQ         $+256, AX
-	ADDQ         $0x10, R8
-	ADDQ         $0x40, DX
-	DECQ         R9
+	ADDQ         $0x10, R9
+	ADDQ         DX, BX
+	DECQ         R10
 	JNE          part
-	DECQ         SI
+	DECQ         DI
 	JNE          block
 
 store:
@@ -165,7 +172,7 @@ zero:
 zeroToken:
 	VPXOR   Y1, Y1, Y1
 	VMOVUPS Y1, (R8)(DI*4)
-	ADDQ    BX, R9
+	ADDQ    $0x40, R9
 	ADDQ    DX, R8
 	DECQ    R10
 	JNE     zeroToken
@@ -258,7 +265,7 @@ token:
 	VCVTDQ2PS    Y9, Y9
 	VFMADD231PS  Y10, Y9, Y12
 	VMOVUPS      Y12, (R12)(DI*4)
-	ADDQ         BX, R13
+	ADDQ         $0x40, R13
 	ADDQ         DX, R12
 	DECQ         R14
 	JNE          token
@@ -267,7 +274,7 @@ token:
 	JNE          rows
 	ADDQ         $+256, AX
 	ADDQ         $0x10, R10
-	ADDQ         $0x40, SI
+	ADDQ         BX, SI
 	DECQ         R11
 	JNE          part
 	DECQ         R8

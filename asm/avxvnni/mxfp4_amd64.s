@@ -16,42 +16,47 @@ TEXT ·DotMXFP4x1(SB), NOSPLIT, $0-56
 
 tile:
 	// One tile of 16 rows: sums start at zero, activations at the first block.
-	MOVQ act+32(FP), DX
-	XORL BX, BX
+	MOVQ act+32(FP), BX
+	XORL SI, SI
 
 zero:
 	VPXOR   Y1, Y1, Y1
-	VMOVUPS Y1, (CX)(BX*4)
-	ADDQ    $0x08, BX
-	CMPQ    BX, $0x10
+	VMOVUPS Y1, (CX)(SI*4)
+	ADDQ    $0x08, SI
+	CMPQ    SI, $0x10
 	JNE     zero
-	MOVQ    nBlocks+48(FP), SI
-	TESTQ   SI, SI
+	MOVQ    nBlocks+48(FP), DI
+	TESTQ   DI, DI
 	JE      store
 
 block:
 	PREFETCHT0 2176(AX)
+	PREFETCHT1 17408(AX)
 	PREFETCHT0 2240(AX)
+	PREFETCHT1 17472(AX)
 	PREFETCHT0 2304(AX)
+	PREFETCHT1 17536(AX)
 	PREFETCHT0 2368(AX)
+	PREFETCHT1 17600(AX)
 	PREFETCHT0 2432(AX)
-	XORL       BX, BX
+	PREFETCHT1 17664(AX)
+	XORL       SI, SI
 
 rows:
 	// Unsigned codes of the part's 8 groups of 4 columns.
-	VMOVDQU        (AX)(BX*4), Y9
+	VMOVDQU        (AX)(SI*4), Y9
 	VPAND          Y0, Y9, Y1
 	VPSRLD         $0x04, Y9, Y9
 	VPAND          Y0, Y9, Y5
-	VMOVDQU        64(AX)(BX*4), Y9
+	VMOVDQU        64(AX)(SI*4), Y9
 	VPAND          Y0, Y9, Y2
 	VPSRLD         $0x04, Y9, Y9
 	VPAND          Y0, Y9, Y6
-	VMOVDQU        128(AX)(BX*4), Y9
+	VMOVDQU        128(AX)(SI*4), Y9
 	VPAND          Y0, Y9, Y3
 	VPSRLD         $0x04, Y9, Y9
 	VPAND          Y0, Y9, Y7
-	VMOVDQU        192(AX)(BX*4), Y9
+	VMOVDQU        192(AX)(SI*4), Y9
 	VPAND          Y0, Y9, Y4
 	VPSRLD         $0x04, Y9, Y9
 	VPAND          Y0, Y9, Y8
@@ -66,7 +71,7 @@ rows:
 	VPSHUFB        Y8, Y9, Y8
 
 	// Scales (and mins) of the part's rows.
-	VPMOVZXBD 256(AX)(BX*1), Y10
+	VPMOVZXBD 256(AX)(SI*1), Y10
 	VPMINUD   splat00000001<>+0(SB), Y10, Y11
 	VPSUBD    splat00000001<>+0(SB), Y10, Y10
 	VMOVDQU   splat00200000<>+0(SB), Y9
@@ -75,40 +80,40 @@ rows:
 	VPMAXSD   Y9, Y10, Y10
 
 	// Integer products, scale times activation scale, multiply-add; then mins.
-	VPBROADCASTD 48(DX), Y9
+	VPBROADCASTD 48(BX), Y9
 	VPSLLD       $0x02, Y9, Y9
-	VPBROADCASTD 60(DX), Y11
+	VPBROADCASTD 60(BX), Y11
 	VPADDD       Y11, Y9, Y9
 	VPXOR        Y12, Y12, Y12
-	VPBROADCASTD (DX), Y11
+	VPBROADCASTD (BX), Y11
 	LONG $0x507542c4; BYTE $0xcb // VPDPBUSD Y11, Y1, Y9 (VEX)
-	VPBROADCASTD 4(DX), Y11
+	VPBROADCASTD 4(BX), Y11
 	LONG $0x506d42c4; BYTE $0xe3 // VPDPBUSD Y11, Y2, Y12 (VEX)
-	VPBROADCASTD 8(DX), Y11
+	VPBROADCASTD 8(BX), Y11
 	LONG $0x506542c4; BYTE $0xcb // VPDPBUSD Y11, Y3, Y9 (VEX)
-	VPBROADCASTD 12(DX), Y11
+	VPBROADCASTD 12(BX), Y11
 	LONG $0x505d42c4; BYTE $0xe3 // VPDPBUSD Y11, Y4, Y12 (VEX)
-	VPBROADCASTD 16(DX), Y11
+	VPBROADCASTD 16(BX), Y11
 	LONG $0x505542c4; BYTE $0xcb // VPDPBUSD Y11, Y5, Y9 (VEX)
-	VPBROADCASTD 20(DX), Y11
+	VPBROADCASTD 20(BX), Y11
 	LONG $0x504d42c4; BYTE $0xe3 // VPDPBUSD Y11, Y6, Y12 (VEX)
-	VPBROADCASTD 24(DX), Y11
+	VPBROADCASTD 24(BX), Y11
 	LONG $0x504542c4; BYTE $0xcb // VPDPBUSD Y11, Y7, Y9 (VEX)
-	VPBROADCASTD 28(DX), Y11
+	VPBROADCASTD 28(BX), Y11
 	LONG $0x503d42c4; BYTE $0xe3 // VPDPBUSD Y11, Y8, Y12 (VEX)
 	VPADDD       Y12, Y9, Y9
-	VMOVUPS      (CX)(BX*4), Y1
-	VBROADCASTSS 32(DX), Y11
+	VMOVUPS      (CX)(SI*4), Y1
+	VBROADCASTSS 32(BX), Y11
 	VMULPS       Y10, Y11, Y11
 	VCVTDQ2PS    Y9, Y9
 	VFMADD231PS  Y11, Y9, Y1
-	VMOVUPS      Y1, (CX)(BX*4)
-	ADDQ         $0x08, BX
-	CMPQ         BX, $0x10
+	VMOVUPS      Y1, (CX)(SI*4)
+	ADDQ         $0x08, SI
+	CMPQ         SI, $0x10
 	JNE          rows
 	ADDQ         $+272, AX
-	ADDQ         $0x40, DX
-	DECQ         SI
+	ADDQ         DX, BX
+	DECQ         DI
 	JNE          block
 
 store:
@@ -179,7 +184,7 @@ zero:
 zeroToken:
 	VPXOR   Y1, Y1, Y1
 	VMOVUPS Y1, (R8)(DI*4)
-	ADDQ    BX, R9
+	ADDQ    $0x40, R9
 	ADDQ    DX, R8
 	DECQ    R10
 	JNE     zeroToken
@@ -269,7 +274,7 @@ token:
 	VCVTDQ2PS    Y9, Y9
 	VFMADD231PS  Y11, Y9, Y12
 	VMOVUPS      Y12, (R9)(DI*4)
-	ADDQ         BX, R10
+	ADDQ         $0x40, R10
 	ADDQ         DX, R9
 	DECQ         R11
 	JNE          token
@@ -277,7 +282,7 @@ token:
 	CMPQ         DI, $0x10
 	JNE          rows
 	ADDQ         $+272, AX
-	ADDQ         $0x40, SI
+	ADDQ         BX, SI
 	DECQ         R8
 	JNE          block
 

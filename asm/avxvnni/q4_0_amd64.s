@@ -16,81 +16,86 @@ TEXT ·DotQ40x1(SB), NOSPLIT, $0-56
 
 tile:
 	// One tile of 16 rows: sums start at zero, activations at the first block.
-	MOVQ act+32(FP), DX
-	XORL BX, BX
+	MOVQ act+32(FP), BX
+	XORL SI, SI
 
 zero:
 	VPXOR   Y1, Y1, Y1
-	VMOVUPS Y1, (CX)(BX*4)
-	ADDQ    $0x08, BX
-	CMPQ    BX, $0x10
+	VMOVUPS Y1, (CX)(SI*4)
+	ADDQ    $0x08, SI
+	CMPQ    SI, $0x10
 	JNE     zero
-	MOVQ    nBlocks+48(FP), SI
-	TESTQ   SI, SI
+	MOVQ    nBlocks+48(FP), DI
+	TESTQ   DI, DI
 	JE      store
 
 block:
 	PREFETCHT0 2304(AX)
+	PREFETCHT1 18432(AX)
 	PREFETCHT0 2368(AX)
+	PREFETCHT1 18496(AX)
 	PREFETCHT0 2432(AX)
+	PREFETCHT1 18560(AX)
 	PREFETCHT0 2496(AX)
+	PREFETCHT1 18624(AX)
 	PREFETCHT0 2560(AX)
-	XORL       BX, BX
+	PREFETCHT1 18688(AX)
+	XORL       SI, SI
 
 rows:
 	// Unsigned codes of the part's 8 groups of 4 columns.
-	VMOVDQU (AX)(BX*4), Y9
+	VMOVDQU (AX)(SI*4), Y9
 	VPAND   Y0, Y9, Y1
 	VPSRLD  $0x04, Y9, Y9
 	VPAND   Y0, Y9, Y5
-	VMOVDQU 64(AX)(BX*4), Y9
+	VMOVDQU 64(AX)(SI*4), Y9
 	VPAND   Y0, Y9, Y2
 	VPSRLD  $0x04, Y9, Y9
 	VPAND   Y0, Y9, Y6
-	VMOVDQU 128(AX)(BX*4), Y9
+	VMOVDQU 128(AX)(SI*4), Y9
 	VPAND   Y0, Y9, Y3
 	VPSRLD  $0x04, Y9, Y9
 	VPAND   Y0, Y9, Y7
-	VMOVDQU 192(AX)(BX*4), Y9
+	VMOVDQU 192(AX)(SI*4), Y9
 	VPAND   Y0, Y9, Y4
 	VPSRLD  $0x04, Y9, Y9
 	VPAND   Y0, Y9, Y8
 
 	// Scales (and mins) of the part's rows.
-	VCVTPH2PS 256(AX)(BX*2), Y10
+	VCVTPH2PS 256(AX)(SI*2), Y10
 
 	// Integer products, scale times activation scale, multiply-add; then mins.
-	VPBROADCASTD 60(DX), Y9
+	VPBROADCASTD 60(BX), Y9
 	VPXOR        Y11, Y11, Y11
-	VPBROADCASTD (DX), Y12
+	VPBROADCASTD (BX), Y12
 	LONG $0x507542c4; BYTE $0xcc // VPDPBUSD Y12, Y1, Y9 (VEX)
-	VPBROADCASTD 4(DX), Y12
+	VPBROADCASTD 4(BX), Y12
 	LONG $0x506d42c4; BYTE $0xdc // VPDPBUSD Y12, Y2, Y11 (VEX)
-	VPBROADCASTD 8(DX), Y12
+	VPBROADCASTD 8(BX), Y12
 	LONG $0x506542c4; BYTE $0xcc // VPDPBUSD Y12, Y3, Y9 (VEX)
-	VPBROADCASTD 12(DX), Y12
+	VPBROADCASTD 12(BX), Y12
 	LONG $0x505d42c4; BYTE $0xdc // VPDPBUSD Y12, Y4, Y11 (VEX)
-	VPBROADCASTD 16(DX), Y12
+	VPBROADCASTD 16(BX), Y12
 	LONG $0x505542c4; BYTE $0xcc // VPDPBUSD Y12, Y5, Y9 (VEX)
-	VPBROADCASTD 20(DX), Y12
+	VPBROADCASTD 20(BX), Y12
 	LONG $0x504d42c4; BYTE $0xdc // VPDPBUSD Y12, Y6, Y11 (VEX)
-	VPBROADCASTD 24(DX), Y12
+	VPBROADCASTD 24(BX), Y12
 	LONG $0x504542c4; BYTE $0xcc // VPDPBUSD Y12, Y7, Y9 (VEX)
-	VPBROADCASTD 28(DX), Y12
+	VPBROADCASTD 28(BX), Y12
 	LONG $0x503d42c4; BYTE $0xdc // VPDPBUSD Y12, Y8, Y11 (VEX)
 	VPADDD       Y11, Y9, Y9
-	VMOVUPS      (CX)(BX*4), Y1
-	VBROADCASTSS 32(DX), Y2
+	VMOVUPS      (CX)(SI*4), Y1
+	VBROADCASTSS 32(BX), Y2
 	VMULPS       Y10, Y2, Y2
 	VCVTDQ2PS    Y9, Y9
 	VFMADD231PS  Y2, Y9, Y1
-	VMOVUPS      Y1, (CX)(BX*4)
-	ADDQ         $0x08, BX
-	CMPQ         BX, $0x10
+	VMOVUPS      Y1, (CX)(SI*4)
+	ADDQ         $0x08, SI
+	CMPQ         SI, $0x10
 	JNE          rows
 	ADDQ         $+288, AX
-	ADDQ         $0x40, DX
-	DECQ         SI
+	ADDQ         DX, BX
+	DECQ         DI
 	JNE          block
 
 store:
@@ -137,7 +142,7 @@ zero:
 zeroToken:
 	VPXOR   Y1, Y1, Y1
 	VMOVUPS Y1, (R8)(DI*4)
-	ADDQ    BX, R9
+	ADDQ    $0x40, R9
 	ADDQ    DX, R8
 	DECQ    R10
 	JNE     zeroToken
@@ -209,7 +214,7 @@ token:
 	VCVTDQ2PS    Y9, Y9
 	VFMADD231PS  Y12, Y9, Y11
 	VMOVUPS      Y11, (R9)(DI*4)
-	ADDQ         BX, R10
+	ADDQ         $0x40, R10
 	ADDQ         DX, R9
 	DECQ         R11
 	JNE          token
@@ -217,7 +222,7 @@ token:
 	CMPQ         DI, $0x10
 	JNE          rows
 	ADDQ         $+288, AX
-	ADDQ         $0x40, SI
+	ADDQ         BX, SI
 	DECQ         R8
 	JNE          block
 

@@ -17,47 +17,53 @@ TEXT ·DotQ50x1(SB), NOSPLIT, $0-56
 
 tile:
 	// One tile of 16 rows: sums start at zero, activations at the first block.
-	MOVQ act+32(FP), DX
-	XORL BX, BX
+	MOVQ act+32(FP), BX
+	XORL SI, SI
 
 zero:
 	VPXOR   Y2, Y2, Y2
-	VMOVUPS Y2, (CX)(BX*4)
-	ADDQ    $0x08, BX
-	CMPQ    BX, $0x10
+	VMOVUPS Y2, (CX)(SI*4)
+	ADDQ    $0x08, SI
+	CMPQ    SI, $0x10
 	JNE     zero
-	MOVQ    nBlocks+48(FP), SI
-	TESTQ   SI, SI
+	MOVQ    nBlocks+48(FP), DI
+	TESTQ   DI, DI
 	JE      store
 
 block:
 	PREFETCHT0 2816(AX)
+	PREFETCHT1 22528(AX)
 	PREFETCHT0 2880(AX)
+	PREFETCHT1 22592(AX)
 	PREFETCHT0 2944(AX)
+	PREFETCHT1 22656(AX)
 	PREFETCHT0 3008(AX)
+	PREFETCHT1 22720(AX)
 	PREFETCHT0 3072(AX)
+	PREFETCHT1 22784(AX)
 	PREFETCHT0 3136(AX)
-	XORL       BX, BX
+	PREFETCHT1 22848(AX)
+	XORL       SI, SI
 
 rows:
 	// Unsigned codes of the part's 8 groups of 4 columns.
-	VMOVDQU (AX)(BX*4), Y10
+	VMOVDQU (AX)(SI*4), Y10
 	VPAND   Y0, Y10, Y2
 	VPSRLD  $0x04, Y10, Y10
 	VPAND   Y0, Y10, Y6
-	VMOVDQU 64(AX)(BX*4), Y10
+	VMOVDQU 64(AX)(SI*4), Y10
 	VPAND   Y0, Y10, Y3
 	VPSRLD  $0x04, Y10, Y10
 	VPAND   Y0, Y10, Y7
-	VMOVDQU 128(AX)(BX*4), Y10
+	VMOVDQU 128(AX)(SI*4), Y10
 	VPAND   Y0, Y10, Y4
 	VPSRLD  $0x04, Y10, Y10
 	VPAND   Y0, Y10, Y8
-	VMOVDQU 192(AX)(BX*4), Y10
+	VMOVDQU 192(AX)(SI*4), Y10
 	VPAND   Y0, Y10, Y5
 	VPSRLD  $0x04, Y10, Y10
 	VPAND   Y0, Y10, Y9
-	VMOVDQU 256(AX)(BX*4), Y10
+	VMOVDQU 256(AX)(SI*4), Y10
 	VPSLLD  $0x04, Y10, Y11
 	VPAND   Y1, Y11, Y11
 	VPOR    Y11, Y2, Y2
@@ -83,41 +89,41 @@ rows:
 	VPOR    Y11, Y9, Y9
 
 	// Scales (and mins) of the part's rows.
-	VCVTPH2PS 320(AX)(BX*2), Y12
+	VCVTPH2PS 320(AX)(SI*2), Y12
 
 	// Integer products, scale times activation scale, multiply-add; then mins.
-	VPBROADCASTD 48(DX), Y10
+	VPBROADCASTD 48(BX), Y10
 	VPSLLD       $0x04, Y10, Y10
 	VPXOR        Y11, Y11, Y11
-	VPBROADCASTD (DX), Y13
+	VPBROADCASTD (BX), Y13
 	LONG $0x506d42c4; BYTE $0xd5 // VPDPBUSD Y13, Y2, Y10 (VEX)
-	VPBROADCASTD 4(DX), Y13
+	VPBROADCASTD 4(BX), Y13
 	LONG $0x506542c4; BYTE $0xdd // VPDPBUSD Y13, Y3, Y11 (VEX)
-	VPBROADCASTD 8(DX), Y13
+	VPBROADCASTD 8(BX), Y13
 	LONG $0x505d42c4; BYTE $0xd5 // VPDPBUSD Y13, Y4, Y10 (VEX)
-	VPBROADCASTD 12(DX), Y13
+	VPBROADCASTD 12(BX), Y13
 	LONG $0x505542c4; BYTE $0xdd // VPDPBUSD Y13, Y5, Y11 (VEX)
-	VPBROADCASTD 16(DX), Y13
+	VPBROADCASTD 16(BX), Y13
 	LONG $0x504d42c4; BYTE $0xd5 // VPDPBUSD Y13, Y6, Y10 (VEX)
-	VPBROADCASTD 20(DX), Y13
+	VPBROADCASTD 20(BX), Y13
 	LONG $0x504542c4; BYTE $0xdd // VPDPBUSD Y13, Y7, Y11 (VEX)
-	VPBROADCASTD 24(DX), Y13
+	VPBROADCASTD 24(BX), Y13
 	LONG $0x503d42c4; BYTE $0xd5 // VPDPBUSD Y13, Y8, Y10 (VEX)
-	VPBROADCASTD 28(DX), Y13
+	VPBROADCASTD 28(BX), Y13
 	LONG $0x503542c4; BYTE $0xdd // VPDPBUSD Y13, Y9, Y11 (VEX)
 	VPADDD       Y11, Y10, Y10
-	VMOVUPS      (CX)(BX*4), Y2
-	VBROADCASTSS 32(DX), Y11
+	VMOVUPS      (CX)(SI*4), Y2
+	VBROADCASTSS 32(BX), Y11
 	VMULPS       Y12, Y11, Y11
 	VCVTDQ2PS    Y10, Y10
 	VFMADD231PS  Y11, Y10, Y2
-	VMOVUPS      Y2, (CX)(BX*4)
-	ADDQ         $0x08, BX
-	CMPQ         BX, $0x10
+	VMOVUPS      Y2, (CX)(SI*4)
+	ADDQ         $0x08, SI
+	CMPQ         SI, $0x10
 	JNE          rows
 	ADDQ         $+352, AX
-	ADDQ         $0x40, DX
-	DECQ         SI
+	ADDQ         DX, BX
+	DECQ         DI
 	JNE          block
 
 store:
@@ -175,7 +181,7 @@ zero:
 zeroToken:
 	VPXOR   Y2, Y2, Y2
 	VMOVUPS Y2, (R8)(DI*4)
-	ADDQ    BX, R9
+	ADDQ    $0x40, R9
 	ADDQ    DX, R8
 	DECQ    R10
 	JNE     zeroToken
@@ -273,7 +279,7 @@ token:
 	VCVTDQ2PS    Y10, Y10
 	VFMADD231PS  Y11, Y10, Y13
 	VMOVUPS      Y13, (R9)(DI*4)
-	ADDQ         BX, R10
+	ADDQ         $0x40, R10
 	ADDQ         DX, R9
 	DECQ         R11
 	JNE          token
@@ -281,7 +287,7 @@ token:
 	CMPQ         DI, $0x10
 	JNE          rows
 	ADDQ         $+352, AX
-	ADDQ         $0x40, SI
+	ADDQ         BX, SI
 	DECQ         R8
 	JNE          block
 

@@ -2,9 +2,11 @@
 
 // Package vnni holds the dot products for processors with AVX-512 F, BW, VL, DQ and AVX512_VNNI.
 //
-// Each multiplies nTiles consecutive tiles of nBlocks blocks with the activation rows of its token count, which
-// are actStride bytes apart, and writes dst[m*dstStride+16*tile+row], the bits of the format's DotRef in quant.
+// Each multiplies nTiles consecutive tiles of nBlocks blocks with the activation rows of its token count, and writes
+// dst[m*dstStride+16*tile+row], the bits of the format's DotRef in quant, which says what actStride is.
 package vnni
+
+import "unsafe"
 
 // Dots has the kernel of each format for each token count; counts without one are nil.
 var Dots = map[string][17]func(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int){
@@ -202,9 +204,9 @@ func DotQ40x7(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, a
 func DotQ40x8(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int)
 
 // DotQ40x16 multiplies tiles of Q4_0 with 16 activation rows.
-//
-//go:noescape
-func DotQ40x16(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int)
+func DotQ40x16(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int) {
+	wide(DotQ40x8, nBlocks*288, dst, dstStride, tiles, nTiles, act, actStride, nBlocks)
+}
 
 // DotQ41x1 multiplies tiles of Q4_1 with 1 activation rows.
 //
@@ -247,9 +249,9 @@ func DotQ41x7(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, a
 func DotQ41x8(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int)
 
 // DotQ41x16 multiplies tiles of Q4_1 with 16 activation rows.
-//
-//go:noescape
-func DotQ41x16(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int)
+func DotQ41x16(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int) {
+	wide(DotQ41x8, nBlocks*320, dst, dstStride, tiles, nTiles, act, actStride, nBlocks)
+}
 
 // DotQ50x1 multiplies tiles of Q5_0 with 1 activation rows.
 //
@@ -292,9 +294,9 @@ func DotQ50x7(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, a
 func DotQ50x8(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int)
 
 // DotQ50x16 multiplies tiles of Q5_0 with 16 activation rows.
-//
-//go:noescape
-func DotQ50x16(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int)
+func DotQ50x16(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int) {
+	wide(DotQ50x8, nBlocks*352, dst, dstStride, tiles, nTiles, act, actStride, nBlocks)
+}
 
 // DotQ51x1 multiplies tiles of Q5_1 with 1 activation rows.
 //
@@ -337,9 +339,9 @@ func DotQ51x7(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, a
 func DotQ51x8(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int)
 
 // DotQ51x16 multiplies tiles of Q5_1 with 16 activation rows.
-//
-//go:noescape
-func DotQ51x16(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int)
+func DotQ51x16(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int) {
+	wide(DotQ51x8, nBlocks*384, dst, dstStride, tiles, nTiles, act, actStride, nBlocks)
+}
 
 // DotQ80x1 multiplies tiles of Q8_0 with 1 activation rows.
 //
@@ -382,9 +384,9 @@ func DotQ80x7(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, a
 func DotQ80x8(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int)
 
 // DotQ80x16 multiplies tiles of Q8_0 with 16 activation rows.
-//
-//go:noescape
-func DotQ80x16(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int)
+func DotQ80x16(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int) {
+	wide(DotQ80x8, nBlocks*544, dst, dstStride, tiles, nTiles, act, actStride, nBlocks)
+}
 
 // DotIQ4NLx1 multiplies tiles of IQ4_NL with 1 activation rows.
 //
@@ -427,9 +429,9 @@ func DotIQ4NLx7(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte,
 func DotIQ4NLx8(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int)
 
 // DotIQ4NLx16 multiplies tiles of IQ4_NL with 16 activation rows.
-//
-//go:noescape
-func DotIQ4NLx16(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int)
+func DotIQ4NLx16(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int) {
+	wide(DotIQ4NLx8, nBlocks*288, dst, dstStride, tiles, nTiles, act, actStride, nBlocks)
+}
 
 // DotMXFP4x1 multiplies tiles of MXFP4 with 1 activation rows.
 //
@@ -472,9 +474,9 @@ func DotMXFP4x7(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte,
 func DotMXFP4x8(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int)
 
 // DotMXFP4x16 multiplies tiles of MXFP4 with 16 activation rows.
-//
-//go:noescape
-func DotMXFP4x16(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int)
+func DotMXFP4x16(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int) {
+	wide(DotMXFP4x8, nBlocks*272, dst, dstStride, tiles, nTiles, act, actStride, nBlocks)
+}
 
 // DotQ2Kx1 multiplies tiles of Q2_K with 1 activation rows.
 //
@@ -517,9 +519,9 @@ func DotQ2Kx7(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, a
 func DotQ2Kx8(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int)
 
 // DotQ2Kx16 multiplies tiles of Q2_K with 16 activation rows.
-//
-//go:noescape
-func DotQ2Kx16(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int)
+func DotQ2Kx16(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int) {
+	wide(DotQ2Kx8, nBlocks*1344, dst, dstStride, tiles, nTiles, act, actStride, nBlocks)
+}
 
 // DotQ3Kx1 multiplies tiles of Q3_K with 1 activation rows.
 //
@@ -562,9 +564,9 @@ func DotQ3Kx7(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, a
 func DotQ3Kx8(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int)
 
 // DotQ3Kx16 multiplies tiles of Q3_K with 16 activation rows.
-//
-//go:noescape
-func DotQ3Kx16(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int)
+func DotQ3Kx16(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int) {
+	wide(DotQ3Kx8, nBlocks*1824, dst, dstStride, tiles, nTiles, act, actStride, nBlocks)
+}
 
 // DotQ4Kx1 multiplies tiles of Q4_K with 1 activation rows.
 //
@@ -607,9 +609,9 @@ func DotQ4Kx7(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, a
 func DotQ4Kx8(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int)
 
 // DotQ4Kx16 multiplies tiles of Q4_K with 16 activation rows.
-//
-//go:noescape
-func DotQ4Kx16(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int)
+func DotQ4Kx16(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int) {
+	wide(DotQ4Kx8, nBlocks*2368, dst, dstStride, tiles, nTiles, act, actStride, nBlocks)
+}
 
 // DotQ5Kx1 multiplies tiles of Q5_K with 1 activation rows.
 //
@@ -652,9 +654,9 @@ func DotQ5Kx7(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, a
 func DotQ5Kx8(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int)
 
 // DotQ5Kx16 multiplies tiles of Q5_K with 16 activation rows.
-//
-//go:noescape
-func DotQ5Kx16(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int)
+func DotQ5Kx16(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int) {
+	wide(DotQ5Kx8, nBlocks*2880, dst, dstStride, tiles, nTiles, act, actStride, nBlocks)
+}
 
 // DotQ6Kx1 multiplies tiles of Q6_K with 1 activation rows.
 //
@@ -697,9 +699,9 @@ func DotQ6Kx7(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, a
 func DotQ6Kx8(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int)
 
 // DotQ6Kx16 multiplies tiles of Q6_K with 16 activation rows.
-//
-//go:noescape
-func DotQ6Kx16(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int)
+func DotQ6Kx16(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int) {
+	wide(DotQ6Kx8, nBlocks*3360, dst, dstStride, tiles, nTiles, act, actStride, nBlocks)
+}
 
 // DotIQ4XSx1 multiplies tiles of IQ4_XS with 1 activation rows.
 //
@@ -742,9 +744,20 @@ func DotIQ4XSx7(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte,
 func DotIQ4XSx8(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int)
 
 // DotIQ4XSx16 multiplies tiles of IQ4_XS with 16 activation rows.
-//
-//go:noescape
-func DotIQ4XSx16(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int)
+func DotIQ4XSx16(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int) {
+	wide(DotIQ4XSx8, nBlocks*2208, dst, dstStride, tiles, nTiles, act, actStride, nBlocks)
+}
+
+// wide multiplies 16 activation rows as twice 8, tile by tile of tileBytes.
+func wide(dot func(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int), tileBytes int, dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int) {
+	low, high := act, (*byte)(unsafe.Add(unsafe.Pointer(act), 8*64))
+	for i := range nTiles {
+		tile := (*byte)(unsafe.Add(unsafe.Pointer(tiles), i*tileBytes))
+		at := unsafe.Add(unsafe.Pointer(dst), i*64)
+		dot((*float32)(at), dstStride, tile, 1, low, actStride, nBlocks)
+		dot((*float32)(unsafe.Add(at, 8*dstStride*4)), dstStride, tile, 1, high, actStride, nBlocks)
+	}
+}
 
 // PeakMACs is the number of int8 multiply-adds of a round of Peak.
 const PeakMACs = 768

@@ -1,0 +1,74 @@
+package tensor
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"reflect"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"quickdraft/asm/cpu"
+	"quickdraft/quant"
+)
+
+// servedBy returns the functions that ran in a product of n tokens, by the tokens that each was for.
+func servedBy(t *testing.T, c *CPU, f *quant.Format, n int) map[int]string {
+	rng := newRand(uint64(n))
+	w := encode(t, rng, f.Type, 40, 512).mat(t, nil)
+	ran := make(map[int]string)
+	for m, dot := range w.kernels {
+		if dot == nil {
+			continue
+		}
+		name := runtime.FuncForPC(reflect.ValueOf(dot).Pointer()).Name()
+		w.kernels[m] = func(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int) {
+			ran[m] = name
+			dot(dst, dstStride, tiles, nTiles, act, actStride, nBlocks)
+		}
+	}
+	c.MatMul(NewF32(n, 40), w, random(rng, n, 512))
+	return ran
+}
+
+// TestTheListedKernelsRun records the function that computes each format for 1 to 17 tokens, in a process for each
+// instruction set that the processor has when QUICKDRAFT_ISA names none: it is the kernel of that level for that number.
+func TestTheListedKernelsRun(t *testing.T) {
+	if os.Getenv(cpu.EnvISA) == "" {
+		for _, level := range cpu.Levels() {
+			if cpu.Has(level) {
+				cmd := exec.Command(os.Args[0], "-test.run=^TestTheListedKernelsRun$")
+				cmd.Env = append(os.Environ(), cpu.EnvISA+"="+level.String())
+				out, err := cmd.CombinedOutput()
+				require.NoError(t, err, "%s: %s", level, out)
+			}
+		}
+		return
+	}
+	pool := NewPool(1)
+	defer pool.Close()
+	c := NewCPU(pool, 17, 512)
+	level := cpu.Best()
+	require.Equal(t, os.Getenv(cpu.EnvISA), level.String())
+	for _, f := range quant.All() {
+		for n := 1; n <= 17; n++ {
+			want := make(map[int]string)
+			for _, m := range map[bool][]int{true: {n}, false: {n / 16 * 16, n % 16 / 8 * 8, n % 8}}[n == 8 || n == 16] {
+				if m > 0 {
+					want[m] = fmt.Sprintf("quickdraft/asm/%s.Dot%sx%d", level, strings.ReplaceAll(f.Name, "_", ""), m)
+				}
+			}
+			got := servedBy(t, c, f, n)
+			if level == cpu.Go {
+				for m := range want {
+					require.True(t, strings.HasPrefix(got[m], "quickdraft/quant.reference."), got[m])
+					want[m] = got[m]
+				}
+			}
+			require.Equal(t, want, got, "%s, %d tokens", f.Name, n)
+		}
+	}
+}

@@ -3,6 +3,7 @@ package tokenizer
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -147,7 +148,7 @@ func (m *bpe) wholeWord(s *scratch, word string) (int32, bool) {
 // byteSymbols sets s.syms to the ids of the bytes of word; a byte without a piece is dropped, as the models' own
 // tokenizers do.
 func (m *bpe) byteSymbols(s *scratch, word string) {
-	s.syms = s.syms[:0]
+	s.syms = slices.Grow(s.syms[:0], len(word))
 	for i := range len(word) {
 		if id := m.byteIDs[word[i]]; id >= 0 {
 			s.syms = append(s.syms, id)
@@ -159,7 +160,7 @@ func (m *bpe) byteSymbols(s *scratch, word string) {
 
 // charSymbols sets s.syms to the ids of the characters of word.
 func (m *bpe) charSymbols(s *scratch, word string) {
-	s.syms = s.syms[:0]
+	s.syms = slices.Grow(s.syms[:0], utf8.RuneCountInString(word))
 	unknown := false // the last symbol is unknown
 	for word != "" {
 		_, n := utf8.DecodeRuneInString(word)

@@ -40,105 +40,160 @@ func (m *bpe) mergeByScan(s *scratch) {
 	s.syms, s.vals = syms, vals
 }
 
-// node is a symbol in a doubly linked list over the word.
-type node struct {
-	id         int32 // -1: merged into the one before
-	prev, next int32 // -1: none
-}
+// symbols is a word as a list that is linked in place, four bytes a symbol at its start: the id of a symbol stands where
+// the symbol begins. One that was merged out of n > 1 has -n in its second and in its last slot, the way to its neighbours.
+type symbols []int32
 
-// candidate is a possible merge of the symbols left and right, which stood at node at when it was found.
-type candidate struct {
-	val         uint64 // rank<<32 | id
-	at          int32
-	left, right int32
-}
-
-// mergeHeap is a binary heap with the next merge first.
-type mergeHeap []candidate
-
-func (h mergeHeap) before(i, j int) bool {
-	if a, b := h[i].val>>32, h[j].val>>32; a != b {
-		return a < b
+// next returns where the symbol after the one at i begins, len(l) after the last.
+func (l symbols) next(i int) int {
+	if i+1 < len(l) && l[i+1] < 0 {
+		return i - int(l[i+1])
 	}
-	return h[i].at < h[j].at
+	return i + 1
 }
 
-func (h *mergeHeap) push(c candidate) {
-	*h = append(*h, c)
+// prev returns where the symbol before the one at i > 0 begins.
+func (l symbols) prev(i int) int {
+	if n := l[i-1]; n < 0 {
+		return i + int(n)
+	}
+	return i - 1
+}
+
+// join makes one symbol of those at i and j, which are neighbours.
+func (l symbols) join(i, j int, id int32) {
+	end := l.next(j)
+	l[j] = -1 // no longer the begin of one, wherever it is
+	l[i], l[i+1], l[end-1] = id, int32(i-end), int32(i-end)
+}
+
+// compact returns the ids alone, in the memory of l.
+func (l symbols) compact() []int32 {
+	n := 0
+	for i := 0; i < len(l); {
+		next := l.next(i)
+		l[n] = l[i]
+		n, i = n+1, next
+	}
+	return l[:n]
+}
+
+// mergeHeap is a binary heap of rank<<32 | position of the left symbol: the next merge is first.
+type mergeHeap []uint64
+
+func (h *mergeHeap) push(v uint64) {
+	*h = append(*h, v)
 	a := *h
-	for i := len(a) - 1; i > 0; {
+	i := len(a) - 1
+	for i > 0 {
 		up := (i - 1) / 2
-		if !a.before(i, up) {
+		if a[up] <= v {
 			break
 		}
-		a[i], a[up] = a[up], a[i]
-		i = up
+		a[i], i = a[up], up
 	}
+	a[i] = v
 }
 
-func (h *mergeHeap) pop() candidate {
+func (h *mergeHeap) pop() uint64 {
 	a := *h
 	top, last := a[0], len(a)-1
 	a[0] = a[last]
-	a = a[:last]
-	*h = a
-	for i := 0; ; {
-		down := 2*i + 1
-		if down >= len(a) {
-			break
-		}
-		if down+1 < len(a) && a.before(down+1, down) {
-			down++
-		}
-		if !a.before(down, i) {
-			break
-		}
-		a[i], a[down] = a[down], a[i]
-		i = down
-	}
+	*h = a[:last]
+	(*h).down(0)
 	return top
 }
 
-// mergeByHeap takes n*log(n) time for n symbols, however they merge.
+// down moves the entry at i to its place among those below it.
+func (h mergeHeap) down(i int) {
+	if i >= len(h) {
+		return
+	}
+	v := h[i]
+	for {
+		low := 2*i + 1
+		if low >= len(h) {
+			break
+		}
+		if low+1 < len(h) && h[low+1] < h[low] {
+			low++
+		}
+		if v <= h[low] {
+			break
+		}
+		h[i], i = h[low], low
+	}
+	h[i] = v
+}
+
+// order makes a heap of entries in any order.
+func (h mergeHeap) order() {
+	for i := len(h)/2 - 1; i >= 0; i-- {
+		h.down(i)
+	}
+}
+
+// mergeByHeap takes n*log(n) time for n symbols, however they merge, and 13 bytes of memory for each: a text of megabytes
+// may be one word. The heap has an entry for every pair that can be merged, and entries of pairs that are no more; those
+// are told by their rank.
 func (m *bpe) mergeByHeap(s *scratch) {
-	nodes, h := s.nodes[:0], s.heap[:0]
-	for i, id := range s.syms {
-		nodes = append(nodes, node{id: id, prev: int32(i) - 1, next: int32(i) + 1})
+	list := symbols(s.syms)
+	h := s.heap[:0]
+	if n := len(list) + len(list)/8; cap(h) < n {
+		h = make(mergeHeap, 0, n)
 	}
-	nodes[len(nodes)-1].next = -1
-	offer := func(at int32) {
-		left, next := nodes[at].id, nodes[at].next
-		if next < 0 {
-			return
-		}
-		right := nodes[next].id
-		if v := m.merge(left, right); v != noMerge {
-			h.push(candidate{val: v, at: at, left: left, right: right})
+	for i := range len(list) - 1 {
+		if v := m.merge(list[i], list[i+1]); v != noMerge {
+			h = append(h, v>>32<<32|uint64(i))
 		}
 	}
-	for i := range len(nodes) - 1 {
-		offer(int32(i))
-	}
+	h.order()
 	for len(h) > 0 {
-		c := h.pop()
-		n := &nodes[c.at]
-		if n.id != c.left || n.next < 0 || nodes[n.next].id != c.right {
-			continue // a merge has changed one of the two since
+		top := h.pop()
+		i := int(uint32(top))
+		v := m.mergeAt(list, i)
+		if v>>32 != top>>32 || v == noMerge {
+			continue
 		}
-		gone := n.next
-		n.id, n.next = int32(uint32(c.val)), nodes[gone].next
-		nodes[gone].id = -1
-		if n.next >= 0 {
-			nodes[n.next].prev = c.at
+		list.join(i, list.next(i), int32(uint32(v)))
+		if len(h)+2 > cap(h) {
+			h = m.dropStale(h, list)
 		}
-		offer(c.at)
-		if n.prev >= 0 {
-			offer(n.prev)
+		if v := m.mergeAt(list, i); v != noMerge {
+			h.push(v>>32<<32 | uint64(i))
+		}
+		if i == 0 {
+			continue
+		}
+		left := list.prev(i)
+		if v := m.mergeAt(list, left); v != noMerge {
+			h.push(v>>32<<32 | uint64(left))
 		}
 	}
-	s.syms = s.syms[:0]
-	for at := int32(0); at >= 0; at = nodes[at].next {
-		s.syms = append(s.syms, nodes[at].id)
+	s.syms, s.heap = list.compact(), h
+}
+
+// mergeAt is the merge of the symbol that begins at i with the one after it.
+func (m *bpe) mergeAt(list symbols, i int) uint64 {
+	if list[i] < 0 {
+		return noMerge
 	}
-	s.nodes, s.heap = nodes, h
+	next := list.next(i)
+	if next >= len(list) {
+		return noMerge
+	}
+	return m.merge(list[i], list[next])
+}
+
+// dropStale drops the entries of pairs that are no more. Every merge leaves room for one, so that there is as much room
+// afterwards as there were merges, and what this costs is shared by as many again.
+func (m *bpe) dropStale(h mergeHeap, list symbols) mergeHeap {
+	kept := h[:0]
+	for _, e := range h {
+		if v := m.mergeAt(list, int(uint32(e))); v != noMerge && v>>32 == e>>32 {
+			kept = append(kept, e)
+		}
+	}
+	kept.order()
+	return kept
 }

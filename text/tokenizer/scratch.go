@@ -13,7 +13,6 @@ type scratch struct {
 	ids   []int32 // the result so far
 	syms  []int32 // ids of the symbols of one word
 	vals  []uint64
-	nodes []node
 	heap  mergeHeap
 	path  []hop
 	buf   []byte
@@ -39,8 +38,8 @@ func (t *Tokenizer) release(s *scratch) {
 	if cap(s.ids) > maxScratchKept {
 		s.ids = nil
 	}
-	if cap(s.syms) > maxScratchKept || cap(s.nodes) > maxScratchKept || cap(s.path) > maxScratchKept {
-		s.syms, s.vals, s.nodes, s.heap, s.path, s.buf = nil, nil, nil, nil, nil, nil
+	if cap(s.syms) > maxScratchKept || cap(s.heap) > maxScratchKept || cap(s.path) > maxScratchKept {
+		s.syms, s.vals, s.heap, s.path, s.buf = nil, nil, nil, nil, nil
 	}
 	s.ids = s.ids[:0]
 	t.mu.Lock()

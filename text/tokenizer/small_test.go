@@ -4,10 +4,13 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
 
 	"quickdraft/modelfile/gguf"
 )
@@ -166,6 +169,45 @@ func TestLongWords(t *testing.T) {
 		m.byteSymbols(s, word)
 		m.mergeByScan(s)
 		require.Equal(t, s.syms, heap, "word %q", word)
+	}
+}
+
+// TestHeapMergesLikeTheScan merges words of a few symbols by random merges, many of the same rank. Where all pairs can be
+// merged, the heap fills up with entries of pairs that are no more.
+func TestHeapMergesLikeTheScan(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		const ids = 12
+		m := &bpe{merges: newTable(ids * ids)}
+		share := rapid.SampledFrom([]int{1, 2, 10}).Draw(t, "share")
+		for left := range int32(ids) {
+			for right := range int32(ids) {
+				if rapid.IntRange(0, share-1).Draw(t, "merges") == 0 {
+					m.addMerge(left, right, rapid.Int32Range(0, ids-1).Draw(t, "both"), rapid.IntRange(0, 20).Draw(t, "rank"))
+				}
+			}
+		}
+		word := rapid.SliceOfN(rapid.Int32Range(0, ids-1), 2, 400).Draw(t, "word")
+		var scan, heap scratch
+		scan.syms, heap.syms = slices.Clone(word), slices.Clone(word)
+		m.mergeByScan(&scan)
+		m.mergeByHeap(&heap)
+		require.Equal(t, scan.syms, heap.syms)
+	})
+}
+
+// TestMemoryOfOneLongWord bounds what a word of megabytes takes, whatever its letters: 13 bytes for each while they are
+// merged, and its ids.
+func TestMemoryOfOneLongWord(t *testing.T) {
+	tok := small(t)
+	const n = 4 << 20
+	for _, unit := range []string{"hello", "hell", "x", "ab", "llhe"} {
+		word := strings.Repeat(unit, n/len(unit))
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		ids := tok.Encode(word, EncodeOptions{})
+		runtime.ReadMemStats(&after)
+		require.Less(t, float64(after.TotalAlloc-before.TotalAlloc), 22.0*n, unit)
+		require.Equal(t, len(word), len(joined(tok, ids)), unit)
 	}
 }
 

@@ -3,6 +3,7 @@ package tokenizer
 import (
 	"fmt"
 	"math"
+	"slices"
 	"unicode/utf8"
 )
 
@@ -73,7 +74,7 @@ func (u *unigram) encode(s *scratch, word string) {
 
 // forward fills s.path[i] with the best way to reach byte i of word.
 func (u *unigram) forward(s *scratch, word string) {
-	path := s.path[:0]
+	path := slices.Grow(s.path[:0], len(word)+1)
 	for range len(word) + 1 {
 		path = append(path, hop{from: -1})
 	}

@@ -19,6 +19,7 @@ const (
 	priorAccept = 0.6   // believed of a drafter that was never seen
 	priorWeight = 4     // observations that the prior is worth
 	levelWeight = 8     // observations that a wider estimate is worth against a narrower one
+	offerWeight = 16    // observations that a drafter's own belief is worth against how a request's guesses fare
 )
 
 // tally counts, per context and level, how often a guess whose predecessors were accepted was judged and accepted.
@@ -27,8 +28,8 @@ type tally struct {
 	allJudged, allAccepted [nContexts]float64
 }
 
-// add counts one round that had guesses on levels levels, accepted of which were accepted.
-func (t *tally) add(context, levels, accepted int, decay float64) {
+// add counts one round that had guesses on levels levels, accepted of which were accepted, where allowed were allowed.
+func (t *tally) add(context, levels, accepted, allowed int, decay float64) {
 	t.allJudged[context] *= decay
 	t.allAccepted[context] *= decay
 	for d := range trackedDepth {
@@ -43,6 +44,9 @@ func (t *tally) add(context, levels, accepted int, decay float64) {
 			t.accepted[context][d]++
 			t.allAccepted[context]++
 		}
+	}
+	if accepted == levels && levels < min(allowed, trackedDepth) {
+		t.judged[context][levels]++
 	}
 }
 

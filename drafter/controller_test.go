@@ -68,10 +68,10 @@ func (m simulation) run(t *testing.T, fixed int) (seconds float64, c *Controller
 		pass, draft := m.pass(width)*jitter(), m.level*float64(depth)*jitter()
 		seconds += pass + draft
 		if asked {
-			c.Drafted(depth, 0, draft)
+			c.Drafted(0, depth, 0, draft)
 		}
 		for k, s := range active {
-			c.Judged(s, levels[k], levels[k], accepted[k])
+			c.Judged(s, levels[k], levels[k], accepted[k], levels[k])
 			done[k] += accepted[k] + 1
 		}
 		total += committed
@@ -187,13 +187,13 @@ func TestThePlanFollowsTheoryWhenAcceptanceIsConstant(t *testing.T) {
 				c.Calibrate(n, passSeconds)
 			}
 			for n := 1; n <= 16; n++ {
-				c.draft.Set(n, cost*float64(n))
+				c.parts[0].draft.Set(n, cost*float64(n))
 			}
 			s := NewStream()
 			c.credit = 10
 			for ctx := range nContexts { // as if it had been seen for ever
 				for d := range trackedDepth {
-					s.recent.judged[ctx][d], s.recent.accepted[ctx][d] = 1e12, a*1e12
+					s.views[0].recent.judged[ctx][d], s.views[0].recent.accepted[ctx][d] = 1e12, a*1e12
 				}
 			}
 			s.Room = 1000
@@ -235,8 +235,8 @@ func TestTheSurerStreamGetsTheGuesses(t *testing.T) {
 	}
 	good, bad := NewStream(), NewStream()
 	for range 20 {
-		c.Judged(good, 4, 4, 4)
-		c.Judged(bad, 4, 4, 0)
+		c.Judged(good, 4, 4, 4, 4)
+		c.Judged(bad, 4, 4, 0, 4)
 	}
 	good.Room, bad.Room = 50, 50
 	c.Plan([]*Stream{bad, good}, 0, 0)
@@ -266,9 +266,9 @@ func TestPlanningAllocatesNothing(t *testing.T) {
 			s.Room = 20
 		}
 		c.Plan(streams, 0, 0)
-		c.Drafted(3, 0, 1e-3)
+		c.Drafted(0, 3, 0, 1e-3)
 		for _, s := range streams {
-			c.Judged(s, 3, 3, 2)
+			c.Judged(s, 3, 3, 2, 3)
 		}
 		c.Passed(12, 3, 9, 50e-3, 1e-3, 0)
 	}))

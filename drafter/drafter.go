@@ -49,6 +49,14 @@ func (t *Tree) Depth(i int32) int {
 	return n
 }
 
+// Levels returns the depth of the deepest node, 0 for an empty tree.
+func (t *Tree) Levels() (n int) {
+	for i := range t.IDs {
+		n = max(n, t.Depth(int32(i)))
+	}
+	return n
+}
+
 // Drawn reports whether some node was drawn from a distribution.
 func (t *Tree) Drawn() bool {
 	for _, q := range t.Q {
@@ -75,7 +83,11 @@ type Budget struct {
 	// MinReach ends drafting after a guess when all guesses up to it are right with less than this probability, because
 	// another step is not worth its time then; 0: never. The guess is paid for, so it stays.
 	MinReach float64
-	Trust    *Beliefs // what the drafter's beliefs are worth; nil: what they say
+	// MinNode is how likely a node has to be accepted to be worth verifying beside better ones; 0 where nothing is known.
+	MinNode float64
+	Arm     int      // for a union: 0 asks all of its drafters, i+1 drafter i alone
+	Branch  int      // guesses for one position at most, from drafters that know several; 0 and 1: chains
+	Trust   *Beliefs // what the drafter's beliefs are worth; nil: what they say
 }
 
 // trust is how likely a guess is accepted of which the drafter believes p.
@@ -127,6 +139,12 @@ type Observer interface {
 	// Observed is called after a pass and before Committed; argmax gives the target's best next token after a node, and
 	// after the last committed token for -1.
 	Observed(t *Tree, argmax func(node int32) int32)
+}
+
+// Instant is implemented by drafters whose guesses take microseconds, so that they can be asked before it is known whether
+// their guesses are wanted. They propose chains and say how sure they are of each guess.
+type Instant interface {
+	Instant()
 }
 
 // Drafter makes guesses for many requests. The engine calls it from one goroutine.

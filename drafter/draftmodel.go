@@ -2,12 +2,12 @@ package drafter
 
 import (
 	"fmt"
-	"math"
 
 	"quickdraft/internal/detmath"
 	"quickdraft/kvcache"
 	"quickdraft/model"
 	"quickdraft/sample"
+	"quickdraft/tensor"
 )
 
 // ModelOptions say how a model drafts.
@@ -18,6 +18,8 @@ type ModelOptions struct {
 	Tokens   int          // ids below this are proposed; 0: Vocab
 	Context  int          // positions a request may have; 0: the model's own
 	KVTokens int          // positions that all requests may have together; 0: Context
+	// Shortlist is how many tokens, the first ones, have logits besides those of the requests' own texts; 0: all have.
+	Shortlist int
 
 	Translation *Translation // for a model of another vocabulary
 }
@@ -40,6 +42,12 @@ func (o *ModelOptions) check(name string) error {
 	if o.KVTokens == 0 {
 		o.KVTokens = o.Context
 	}
+	if o.Shortlist < 0 {
+		return fmt.Errorf("%s: shortlist of %d tokens, want 0 or more", name, o.Shortlist)
+	}
+	if o.Shortlist+shortlistRoom >= c.Vocab || o.Translation != nil {
+		o.Shortlist = 0
+	}
 	if o.KVTokens < 1 {
 		return fmt.Errorf("%s: KV cache of %d tokens, want 1 or more", name, o.KVTokens)
 	}
@@ -53,7 +61,7 @@ type Model struct {
 	runner
 	o     ModelOptions
 	cache *kvcache.Cache
-	row   []float32 // (Vocab) logits as the target numbers tokens; nil when the draft's rows are that already
+	rows
 	live  []*modelSession
 	lanes []*lane
 }
@@ -71,9 +79,17 @@ func NewModel(o ModelOptions) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Model{runner: r, o: o, cache: cache}
-	if int(d.vocab) != o.Vocab || o.Tokens != o.Vocab || o.Translation != nil {
-		d.row = make([]float32, o.Vocab)
+	d := &Model{runner: r, o: o, cache: cache, rows: rows{tokens: o.Tokens, tr: o.Translation}}
+	if o.Shortlist > 0 {
+		if d.runner.short, err = o.Model.NewShortlist(o.Shortlist, shortlistRoom); err != nil {
+			cache.Close()
+			return nil, err
+		}
+		d.runner.short.Add(o.Model.Config().EOS)
+		d.rows.short = d.runner.short
+	}
+	if int(d.vocab) != o.Vocab || o.Tokens != o.Vocab || o.Translation != nil || o.Shortlist > 0 {
+		d.rows.row = make([]float32, o.Vocab)
 	}
 	return d, nil
 }
@@ -91,7 +107,12 @@ func (d *Model) Name() string {
 }
 
 // Bytes is the draft model's weights that one token reads.
-func (d *Model) Bytes() int64 { return d.m.WeightBytes() }
+func (d *Model) Bytes() int64 {
+	if d.runner.short != nil {
+		return d.m.WeightBytes() - d.runner.short.WholeBytes() + d.runner.short.Bytes()
+	}
+	return d.m.WeightBytes()
+}
 
 // Counts say how often drafting stopped early.
 func (d *Model) Counts() Counts { return d.counts }
@@ -99,6 +120,9 @@ func (d *Model) Counts() Counts { return d.counts }
 // Close frees the cache, and the model where that was asked for.
 func (d *Model) Close() error {
 	d.cache.Close()
+	if d.runner.short != nil {
+		d.runner.short.Free()
+	}
 	if d.o.Own {
 		return d.o.Model.Close()
 	}
@@ -115,12 +139,16 @@ type modelSession struct {
 	d *Model
 	lane
 	chain
+	growth
+	grows       bool    // this round's guesses come from growth, not from chain
+	treeParents []int32 // of the lane
 	nTranslated int     // committed tokens of the target that translated stands for
 	translated  []int32 // the committed sequence as the draft numbers tokens; empty without a translation
 }
 
-// Committed translates; without a translation, rounds carry all there is to know.
+// Committed translates and puts tokens on the shortlist; else rounds carry all there is to know.
 func (s *modelSession) Committed(ids []int32) {
+	s.d.rows.list(ids)
 	if tr := s.d.o.Translation; tr != nil {
 		s.translated = tr.toDraft(s.translated, ids)
 		s.nTranslated += len(ids)
@@ -237,12 +265,14 @@ func probability(row []float32, id int32) float64 {
 	return 1 / sum
 }
 
-// Propose grows all chains side by side. A request that the draft cannot follow gets fewer guesses, or none.
+// Propose grows all trees side by side. A request that the draft cannot follow gets fewer guesses, or none.
 func (d *Model) Propose(rounds []Round) error {
 	d.live = d.live[:0]
 	for i := range rounds {
 		s := rounds[i].Session.(*modelSession)
-		s.begin(&rounds[i])
+		s.chain.begin(&rounds[i])
+		s.growth.begin()
+		s.grows = d.o.Translation == nil && plain(s.round)
 		s.sync(s.sequence())
 		if !s.full() {
 			d.live = append(d.live, s)
@@ -260,12 +290,7 @@ func (d *Model) Propose(rounds []Round) error {
 		}
 		on := d.live[:0]
 		for _, s := range d.live {
-			if s.stopped {
-				continue
-			}
-			id, ok, err := s.guess(d.target(logits.Row(s.row)))
-			if err == nil && ok && !s.full() {
-				s.feed = append(s.feed[:0], d.own(id))
+			if !s.stopped && s.next(logits) {
 				on = append(on, s)
 			}
 		}
@@ -274,26 +299,40 @@ func (d *Model) Propose(rounds []Round) error {
 	return nil
 }
 
-// target turns a row of the draft's logits into one of the target's, without tokens that are not to be proposed.
-func (d *Model) target(row []float32) []float32 {
-	if d.row == nil {
-		return row
+// plain reports whether a request's guesses are simply its draft's best tokens.
+func plain(r *Round) bool {
+	if !r.Sampler.IsGreedy() || r.Matcher != nil {
+		return false
 	}
-	if tr := d.o.Translation; tr != nil {
-		tr.scatter(d.row, row)
-		return d.row
-	}
-	n := copy(d.row[:d.o.Tokens], row)
-	for i := range d.row[n:] {
-		d.row[n+i] = float32(math.Inf(-1))
-	}
-	return d.row
+	p := r.Sampler.Params()
+	return len(p.LogitBias) == 0 && p.RepeatPenalty == 1 && p.FrequencyPenalty == 0 && p.PresencePenalty == 0 && p.DRYMultiplier == 0
 }
 
-// own is the draft's number of a token that it proposed.
-func (d *Model) own(id int32) int32 {
-	if tr := d.o.Translation; tr != nil {
-		return tr.draft[id]
+// next adds guesses after a step and queues what the next step reads; it reports whether there is to be one.
+func (s *modelSession) next(logits tensor.F32) bool {
+	if !s.grows {
+		id, ok, err := s.guess(s.d.rows.target(logits.Row(s.row)))
+		if err != nil || !ok || s.full() {
+			return false
+		}
+		s.feed = append(s.feed[:0], s.d.rows.own(id))
+		return true
 	}
-	return id
+	t, first := s.round.Tree, int32(s.round.Tree.Len())
+	for i, node := range s.front {
+		s.sprout(s.round, node, s.d.rows.listed(logits.Row(s.row+i)), &s.d.rows, i == 0)
+	}
+	on := s.growth.step(s.round, first)
+	s.keep(s.commit, func(i int) int32 { return t.IDs[s.passed[s.commit[i]]] })
+	if !on {
+		return false
+	}
+	s.feed = s.feed[:0]
+	for _, node := range s.growth.rows {
+		s.feed = append(s.feed, t.IDs[node])
+	}
+	s.treeParents = s.growth.parents(s.treeParents[:0], t)
+	s.lane.parents, s.nLogits = s.treeParents, len(s.front)
+	s.passed = append(s.passed[:0], s.growth.rows...)
+	return true
 }

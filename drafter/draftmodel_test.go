@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -273,4 +274,48 @@ func TestNaNStopsOnlyTheLanesItIsIn(t *testing.T) {
 	require.True(t, r.stopNaN(&model.NaNError{Rows: []int32{2, 5}}))
 	require.Equal(t, []bool{false, true, true}, []bool{a.stopped, b.stopped, c.stopped})
 	require.EqualValues(t, 2, r.counts.NaN)
+}
+
+// TestAShortlistRestrictsGuesses drafts with logits of few tokens: guesses are the best of these, and draws come from the
+// distribution over them.
+func TestAShortlistRestrictsGuesses(t *testing.T) {
+	m, check := tiny(t, "llama3-rope", 64), tiny(t, "llama3-rope", 256)
+	short, err := m.NewShortlist(64, 64)
+	require.NoError(t, err)
+	defer short.Free()
+	d, err := NewModel(ModelOptions{Model: m, Vocab: 512, KVTokens: 1024})
+	require.NoError(t, err)
+	defer d.Close()
+	d.rows.short, d.runner.short, d.rows.row = short, short, make([]float32, 512)
+	require.Less(t, d.Bytes(), m.WeightBytes())
+	p := sample.Default()
+	p.Temperature, p.Seed = 1, 4
+	for _, params := range []sample.Params{sample.Greedy(), p} {
+		r := draftRound(t, d, []int32{200, 201, 9, 300}, params, 5)
+		require.NoError(t, d.Propose([]Round{r}))
+		require.Equal(t, 5, r.Tree.Len())
+		listed := map[int32]bool{}
+		for _, id := range short.IDs() {
+			listed[id] = true
+		}
+		require.True(t, listed[200] && listed[300] && listed[0] && !listed[400])
+		history := slices.Clone(r.IDs)
+		own := sampler(t, params, 512)
+		for i, id := range r.Tree.IDs {
+			row := lastRow(t, check, history)
+			for other := range row {
+				if !listed[int32(other)] {
+					row[other] = float32(math.Inf(-1))
+				}
+			}
+			if r.Tree.Q[i] == nil {
+				require.Equal(t, best(row), id)
+			} else {
+				var q sample.Dist
+				require.NoError(t, own.Dist(&q, row, history))
+				require.Equal(t, q, *r.Tree.Q[i])
+			}
+			history = append(history, id)
+		}
+	}
 }

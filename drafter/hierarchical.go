@@ -42,11 +42,12 @@ func init() {
 // NewHierarchical makes the drafter of a small drafter and a bigger model. Close closes both where o.Own says so for the
 // model.
 func NewHierarchical(small Drafter, o ModelOptions) (*Hierarchical, error) {
+	o.Shortlist = 0
 	big, err := NewModel(o)
 	if err != nil {
 		return nil, err
 	}
-	return &Hierarchical{runner: big.runner, small: small, o: big.o, cache: big.cache, target: big.target}, nil
+	return &Hierarchical{runner: big.runner, small: small, o: big.o, cache: big.cache, target: big.rows.target}, nil
 }
 
 // Name is "hierarchical".

@@ -9,6 +9,9 @@ const (
 	ngramDraft    = 4   // guesses a round
 )
 
+// ngramSureness is a first belief in a guess by the tokens of its context; the controller learns what it is worth.
+var ngramSureness = [ngramMaxOrder]float64{1: 0.35, 2: 0.55, 3: 0.75}
+
 // NGram guesses what followed the last tokens most often so far: tables of 2-, 3- and 4-grams over a request's prompt and
 // answer, the longest known context first, each guess being context for the next. Tables belong to a session and keep all
 // counts; only the tokens that form contexts live in a window.
@@ -40,6 +43,9 @@ func (d *NGram) NewSession() (Session, error) { return &ngramSession{d: d}, nil 
 
 // Bytes is the size of the tables of the shortest n-grams, as large as any request has made them.
 func (d *NGram) Bytes() int64 { return d.bytes }
+
+// Instant says that its guesses cost nothing.
+func (d *NGram) Instant() {}
 
 // Close has nothing to free.
 func (d *NGram) Close() error { return nil }
@@ -111,17 +117,19 @@ func (s *ngramSession) predict(t *Tree, ids []int32, n int) {
 	copy(context[max(0, 3-len(ids)):3], ids[max(0, len(ids)-3):])
 	parent := int32(-1)
 	for range n {
-		id, ok := s.next(context)
-		if !ok {
+		id, order := s.next(context)
+		if order == 0 {
 			return
 		}
 		parent = t.Add(id, parent, nil)
+		t.Belief[parent] = ngramSureness[order]
 		context[0], context[1], context[2] = context[1], context[2], id
 	}
 }
 
-// next returns the most frequent continuation of the longest context that is known.
-func (s *ngramSession) next(context gramKey) (id int32, ok bool) {
+// next returns the most frequent continuation of the longest context that is known, and the tokens of that context; 0 for
+// none.
+func (s *ngramSession) next(context gramKey) (id int32, order int) {
 	for n := len(s.tables); n >= 1; n-- {
 		if context[3-n] < 0 {
 			continue
@@ -129,8 +137,8 @@ func (s *ngramSession) next(context gramKey) (id int32, ok bool) {
 		key := gramKey{-1, -1, -1, -1}
 		copy(key[3-n:3], context[3-n:3])
 		if g := s.tables[n-1].contexts.find(key); g != nil {
-			return g.best, true
+			return g.best, n
 		}
 	}
-	return 0, false
+	return 0, 0
 }

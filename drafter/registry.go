@@ -17,6 +17,7 @@ type Config struct {
 	Translation *Translation // crossvocab: how the draft's tokens map to the target's
 	Context     int          // positions a request may have in a draft model; 0: the model's own
 	KVTokens    int          // positions of all requests together; 0: Context
+	Shortlist   int          // draft: tokens that have logits besides those of the requests' texts; 0: all
 	Guesses     int          // ngram: guesses a round; 0: 4
 	Corpus      []int32      // suffix: ids of a text to guess from besides the request's own
 	Skip        string       // layerskip: decoder layers to leave out, "8-15,20"; "": see NewLayerSkip
@@ -35,7 +36,7 @@ func (c *Config) vocab() (rows, tokens int) {
 // modelOptions are those of a drafter that runs m.
 func (c *Config) modelOptions(m *model.Model) ModelOptions {
 	rows, tokens := c.vocab()
-	return ModelOptions{Model: m, Vocab: rows, Tokens: tokens, Context: c.Context, KVTokens: c.KVTokens}
+	return ModelOptions{Model: m, Vocab: rows, Tokens: tokens, Context: c.Context, KVTokens: c.KVTokens, Shortlist: c.Shortlist}
 }
 
 var methods = map[string]func(c *Config) (Drafter, error){}

@@ -28,6 +28,7 @@ type runner struct {
 	vocab   int32 // tokens the model takes
 	context int   // positions a request may have
 	layers  []bool
+	short   *model.Shortlist
 	counts  Counts
 
 	batch model.Batch
@@ -39,6 +40,7 @@ type lane struct {
 	seq     *kvcache.Seq
 	fed     []int32 // tokens whose keys and values are in seq
 	feed    []int32 // tokens to come
+	parents []int32 // of feed, where it is a tree that the caller commits itself; nil: a chain
 	nLogits int     // rows of logits wanted: of the last tokens of feed
 	row     int     // first of them after a step
 	stopped bool    // no more steps in this round
@@ -72,7 +74,7 @@ func (l *lane) sync(want []int32) {
 		l.fed = l.fed[:keep]
 	}
 	l.feed = append(l.feed[:0], want[keep:]...)
-	l.nLogits, l.stopped = 1, len(want) == 0
+	l.nLogits, l.parents, l.stopped = 1, nil, len(want) == 0
 }
 
 // step feeds every lane's queue and returns logits; each lane's rows start at lane.row. Lanes that cannot go on are
@@ -95,6 +97,9 @@ func (r *runner) step(lanes []*lane) (tensor.F32, error) {
 		}
 		for i, l := range r.in {
 			n := r.batch.Spans[i].N
+			if l.parents != nil {
+				continue
+			}
 			l.seq.Commit(n)
 			l.fed = append(l.fed, l.feed[:n]...)
 			l.feed = append(l.feed[:0], l.feed[n:]...)
@@ -130,15 +135,15 @@ func (r *runner) check(l *lane) {
 // passes are due; lanes whose last tokens still do not fit are stopped.
 func (r *runner) pack(lanes []*lane) (more bool) {
 	b := &r.batch
-	b.Tokens, b.Spans, b.Logits, b.Layers, r.in = b.Tokens[:0], b.Spans[:0], b.Logits[:0], r.layers, r.in[:0]
+	b.Tokens, b.Spans, b.Logits, b.Layers, b.Shortlist, r.in = b.Tokens[:0], b.Spans[:0], b.Logits[:0], r.layers, r.short, r.in[:0]
 	room, last, total := r.m.MaxBatch(), 0, 0
 	for _, l := range lanes {
 		if l.stopped {
 			continue
 		}
-		if last += l.nLogits; last > room {
+		if last += l.whole(); last > room {
 			l.stopped = true
-			last -= l.nLogits
+			last -= l.whole()
 			continue
 		}
 		total += len(l.feed)
@@ -147,13 +152,13 @@ func (r *runner) pack(lanes []*lane) (more bool) {
 	for _, l := range lanes {
 		n := len(l.feed)
 		if more {
-			n = min(n-l.nLogits, room-len(b.Tokens))
+			n = min(n-l.whole(), room-len(b.Tokens))
 		}
 		if l.stopped || n <= 0 {
 			continue
 		}
 		b.Tokens = append(b.Tokens, l.feed[:n]...)
-		b.Spans = append(b.Spans, model.Span{Seq: l.seq, N: n})
+		b.Spans = append(b.Spans, model.Span{Seq: l.seq, N: n, Parents: l.parents})
 		r.in = append(r.in, l)
 		if !more {
 			l.row = len(b.Logits)
@@ -163,6 +168,23 @@ func (r *runner) pack(lanes []*lane) (more bool) {
 		}
 	}
 	return more
+}
+
+// whole is how many of the last tokens of the queue go in one pass.
+func (l *lane) whole() int {
+	if l.parents != nil {
+		return len(l.feed)
+	}
+	return l.nLogits
+}
+
+// keep commits some rows of the last pass, in this order: those of tokens ids of a tree.
+func (l *lane) keep(rows []int32, ids func(i int) int32) {
+	for k, row := range rows {
+		l.seq.Move(int(row), k)
+		l.fed = append(l.fed, ids(k))
+	}
+	l.seq.Commit(len(rows))
 }
 
 // stopNaN stops the lanes whose logits were not numbers and reports whether that was the error.

@@ -38,6 +38,9 @@ func (d *Suffix) Name() string { return "suffix" }
 // Bytes is the size of the corpus's automaton, 0 without one.
 func (d *Suffix) Bytes() int64 { return d.bytes }
 
+// Instant says that its guesses cost nothing.
+func (d *Suffix) Instant() {}
+
 // Close has nothing to free.
 func (d *Suffix) Close() error { return nil }
 
@@ -51,9 +54,9 @@ func (d *Suffix) Propose(rounds []Round) error {
 	for i := range rounds {
 		r := &rounds[i]
 		s := r.Session.(*suffixSession)
-		text, end, n := s.predict(r.IDs[len(s.own.text):])
+		text, end, length := s.predict(r.IDs[len(s.own.text):])
 		parent := int32(-1)
-		for i := range min(n, r.Budget.Nodes, r.Budget.Depth) {
+		for i := range min(reach(length), r.Budget.Nodes, r.Budget.Depth) {
 			id := int32(0)
 			if at := end + i; at < len(text) {
 				id = text[at]
@@ -61,6 +64,7 @@ func (d *Suffix) Propose(rounds []Round) error {
 				id = r.Tree.IDs[at-len(text)] // the occurrence runs into the end: what repeats goes on repeating
 			}
 			parent = r.Tree.Add(id, parent, nil)
+			r.Tree.Belief[parent] = sureness(length + i)
 		}
 	}
 	return nil
@@ -87,7 +91,7 @@ func (s *suffixSession) Committed(ids []int32) {
 	}
 }
 
-// predict returns where the longest match goes on, and how far to follow it, given the tokens beyond the committed ones.
+// predict returns where the longest match goes on, and the length of the match, given the tokens beyond the committed ones.
 func (s *suffixSession) predict(beyond []int32) (text []int32, end, n int) {
 	length, at := s.match, s.end
 	if len(beyond) > 0 && len(s.own.text) > 0 {
@@ -110,14 +114,17 @@ func (s *suffixSession) predict(beyond []int32) (text []int32, end, n int) {
 	if length == 0 || int(at) == len(text) {
 		return nil, 0, 0
 	}
-	return text, int(at), reach(int(length))
+	return text, int(at), int(length)
 }
 
-// reach is how far a match of n tokens is trusted: a single token says little about more than the next one, and a match
-// of several tends to go on for longer than it has lasted.
+// reach is how far a match of n tokens is followed at most: a single token says little about more than the next one, and a
+// match of several tends to go on for longer than it has lasted.
 func reach(n int) int {
 	if n < 2 {
 		return n
 	}
-	return 2 * n
+	return 4 * n
 }
+
+// sureness is a first belief in what follows a match of n tokens; the controller learns what it is worth.
+func sureness(n int) float64 { return 1 - 1.2/float64(n+2) }

@@ -26,6 +26,18 @@ func (b *Beliefs) Estimate(p float64, drawn bool) float64 {
 	return shrink(b.accepted[k][i], b.judged[k][i], p, levelWeight)
 }
 
+// follow takes in a chain whose first levels were compared with what came: so many of these were right.
+func (b *Beliefs) follow(t *Tree, levels, accepted int) {
+	for i := range min(levels, accepted+1) {
+		if p := t.Belief[i]; p > 0 {
+			b.judged[0][beliefBin(p)]++
+			if i < accepted {
+				b.accepted[0][beliefBin(p)]++
+			}
+		}
+	}
+}
+
 // learn takes in a tree of which the nodes of path were accepted: every child of the path's nodes was judged.
 func (b *Beliefs) learn(t *Tree, path []int32) {
 	for k := range b.judged {
@@ -54,12 +66,13 @@ func (c *Controller) Trim(s *Stream, t *Tree, width int) {
 	if t.Len() == 0 || c.probing || t.Drawn() || slices.Contains(t.Guest, true) || !slices.ContainsFunc(t.Belief, func(p float64) bool { return p > 0 }) {
 		return
 	}
+	beliefs := &c.arms[s.Arm].beliefs
 	c.reach, c.order = c.reach[:0], c.order[:0]
 	for i, p := range t.Belief {
 		if p > 0 {
-			p = c.beliefs.Estimate(p, false)
+			p = beliefs.Estimate(p, false)
 		} else {
-			p = c.Acceptance(s, t.Depth(int32(i))-1)
+			p = c.acceptance(s, s.Arm, t.Depth(int32(i))-1)
 		}
 		if parent := t.Parents[i]; parent >= 0 {
 			p *= c.reach[parent]

@@ -3,19 +3,38 @@ package drafter
 import (
 	"slices"
 	"strings"
+	"time"
 
 	"quickdraft/sample"
 )
 
 // Union merges the proposals of several drafters into one tree. Guesses of the same path become one node, and when the
-// budget does not hold all, the drafters take turns node by node, the first one first.
+// budget does not hold all, the drafters take turns node by node, the first one first. Which of them are asked is for each
+// round to say.
 type Union struct {
 	drafters []Drafter
-	rounds   []Round // of one drafter
+	costs    []PartCost // of the last Propose
+	rounds   []Round    // of one drafter
+	of       []int      // (rounds of one drafter) index of the round
+}
+
+// PartCost is what one drafter of a union did in a call of Propose.
+type PartCost struct {
+	Asked   bool
+	Steps   int     // passes of its model, or levels where it has none; 0: it proposed nothing
+	Seconds float64 // that it took
 }
 
 // NewUnion makes the drafter; Close closes the parts.
-func NewUnion(drafters ...Drafter) *Union { return &Union{drafters: drafters} }
+func NewUnion(drafters ...Drafter) *Union {
+	return &Union{drafters: drafters, costs: make([]PartCost, len(drafters))}
+}
+
+// Parts returns the drafters.
+func (d *Union) Parts() []Drafter { return d.drafters }
+
+// Costs returns what each drafter did in the last Propose; it is valid until the next.
+func (d *Union) Costs() []PartCost { return d.costs }
 
 // Name joins the names of the parts with +.
 func (d *Union) Name() string {
@@ -65,36 +84,98 @@ func (d *Union) NewSession() (Session, error) {
 	return s, nil
 }
 
-// Propose asks every part for the whole budget and merges. A part that fails adds nothing; the error is the first one,
-// and only when all fail.
+// Preview asks the instant drafters what they propose within the rounds' budgets; Offers returns it, and a Propose that
+// follows does not ask them again.
+func (d *Union) Preview(rounds []Round) {
+	for i, p := range d.drafters {
+		if _, ok := p.(Instant); !ok {
+			continue
+		}
+		d.gather(rounds, i, false)
+		err := p.Propose(d.rounds)
+		for k := range d.rounds {
+			s := rounds[d.of[k]].Session.(*unionSession)
+			if s.parts[i].previewed = true; err != nil {
+				s.parts[i].tree.Reset()
+			}
+		}
+	}
+}
+
+// Offers appends what the drafters of a session proposed in the last Preview: nil for those that are not instant.
+func (d *Union) Offers(dst []*Tree, s Session) []*Tree {
+	for i := range s.(*unionSession).parts {
+		p := &s.(*unionSession).parts[i]
+		if p.previewed {
+			dst = append(dst, &p.tree)
+		} else {
+			dst = append(dst, nil)
+		}
+	}
+	return dst
+}
+
+// gather makes the rounds of one part: those that ask it, where asked says so, and that it has not answered yet.
+func (d *Union) gather(rounds []Round, i int, asked bool) {
+	d.rounds, d.of = d.rounds[:0], d.of[:0]
+	for k, r := range rounds {
+		p := &r.Session.(*unionSession).parts[i]
+		if asked && (p.previewed || r.Budget.Arm != 0 && r.Budget.Arm != i+1) {
+			if p.asked = r.Budget.Arm == 0 || r.Budget.Arm == i+1; !p.asked {
+				p.at = p.at[:0]
+			}
+			continue
+		}
+		p.tree.Reset()
+		p.asked = true
+		r.Session, r.Tree, r.Steps = p.session, &p.tree, 0
+		d.rounds, d.of = append(d.rounds, r), append(d.of, k)
+	}
+}
+
+// Propose asks the parts that the rounds want, each for the whole budget, and merges. A part that fails adds nothing; the
+// error is the first one, and only when all that were asked fail.
 func (d *Union) Propose(rounds []Round) error {
 	var first error
-	failed := 0
-	for i, part := range d.drafters {
-		d.rounds = d.rounds[:0]
-		for _, r := range rounds {
-			p := &r.Session.(*unionSession).parts[i]
-			p.tree.Reset()
-			r.Session, r.Tree = p.session, &p.tree
-			d.rounds = append(d.rounds, r)
+	failed, asked := 0, 0
+	for i, p := range d.drafters {
+		d.costs[i] = PartCost{}
+		d.gather(rounds, i, true)
+		if len(d.rounds) == 0 {
+			continue
 		}
-		err := part.Propose(d.rounds)
-		for k := range rounds {
-			rounds[k].Steps += d.rounds[k].Steps
-		}
-		if err != nil {
-			for _, r := range d.rounds {
+		asked++
+		began := time.Now()
+		err := p.Propose(d.rounds)
+		c := &d.costs[i]
+		c.Asked, c.Seconds = true, time.Since(began).Seconds()
+		for k := range d.rounds {
+			r := &d.rounds[k]
+			rounds[d.of[k]].Steps += r.Steps
+			if err != nil {
 				r.Tree.Reset()
 			}
+			c.Steps = max(c.Steps, r.Steps)
+			if r.Steps == 0 {
+				c.Steps = max(c.Steps, r.Tree.Levels())
+			}
+		}
+		if err != nil {
 			if failed++; first == nil {
 				first = err
 			}
 		}
 	}
+	merged := 0
 	for i := range rounds {
-		rounds[i].Session.(*unionSession).merge(rounds[i].Tree, rounds[i].Budget)
+		s := rounds[i].Session.(*unionSession)
+		s.merge(rounds[i].Tree, rounds[i].Budget)
+		merged += rounds[i].Tree.Len()
+		for k := range s.parts {
+			s.parts[k].previewed = false
+		}
 	}
-	if failed == len(d.drafters) {
+	if failed == asked && merged == 0 {
 		return first
 	}
 	return nil
@@ -111,6 +192,9 @@ type unionPart struct {
 	session Session
 	tree    Tree
 	at      []int32 // (nodes) place in the merged tree, -1: left out
+
+	previewed bool // tree is the answer to this round already
+	asked     bool // this round wants it
 }
 
 // Committed tells every part.
@@ -132,7 +216,7 @@ func (s *unionSession) Observed(t *Tree, argmax func(node int32) int32) {
 	for i := range s.parts {
 		p := &s.parts[i]
 		o, ok := p.session.(Observer)
-		if !ok {
+		if !ok || !p.asked {
 			continue
 		}
 		o.Observed(&p.tree, func(node int32) int32 {
@@ -155,11 +239,13 @@ func (s *unionSession) merge(t *Tree, b Budget) {
 	longest := 0
 	for i := range s.parts {
 		s.parts[i].at = s.parts[i].at[:0]
-		longest = max(longest, s.parts[i].tree.Len())
+		if s.parts[i].asked {
+			longest = max(longest, s.parts[i].tree.Len())
+		}
 	}
 	for n := range longest {
 		for i := range s.parts {
-			if p := &s.parts[i]; n < p.tree.Len() {
+			if p := &s.parts[i]; p.asked && n < p.tree.Len() {
 				p.at = append(p.at, s.place(t, b, &p.tree, p.at, n))
 			}
 		}

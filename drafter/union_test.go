@@ -134,3 +134,37 @@ func TestRegistry(t *testing.T) {
 	require.Equal(t, "ngram+suffix+lookahead", d.Name())
 	require.NoError(t, d.Close())
 }
+
+// TestAUnionAsksWhomTheRoundWants previews the instant part and then asks one part, the other, and both.
+func TestAUnionAsksWhomTheRoundWants(t *testing.T) {
+	suffix, err := NewSuffix(nil)
+	require.NoError(t, err)
+	slow := &fixed{tree: chainOf(77, 78)}
+	d := NewUnion(suffix, slow)
+	s, err := d.NewSession()
+	require.NoError(t, err)
+	ids := []int32{1, 2, 3, 4, 5, 1, 2}
+	s.Committed(ids)
+	for arm, want := range [][]int32{{3, 77, 4, 78}, {3, 4, 5, 1}, {77, 78}} {
+		for _, preview := range []bool{true, false} {
+			r := Round{Session: s, IDs: ids, Budget: Budget{Nodes: 4, Depth: 4}, Tree: &Tree{}}
+			if preview {
+				d.Preview([]Round{r})
+				offers := d.Offers(nil, s)
+				require.Equal(t, []int32{3, 4, 5, 1}, offers[0].IDs)
+				require.Nil(t, offers[1])
+				require.Zero(t, r.Tree.Len())
+			}
+			r.Budget.Arm = arm
+			require.NoError(t, d.Propose([]Round{r}))
+			require.Equal(t, want, r.Tree.IDs, "arm %d", arm)
+			costs := d.Costs()
+			require.Equal(t, !preview && arm != 2, costs[0].Asked)
+			require.Equal(t, arm != 1, costs[1].Asked)
+			if arm != 1 {
+				require.Equal(t, 2, costs[1].Steps, "levels, where no model takes steps")
+			}
+		}
+	}
+	s.Close()
+}

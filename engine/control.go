@@ -12,10 +12,13 @@ import (
 type control struct {
 	mu        sync.Mutex // Report reads what the loop writes
 	c         *drafter.Controller
-	streams   []*drafter.Stream // of the pass
-	committed int               // tokens that the pass emitted
-	draft     time.Duration     // drafting for the pass
-	late      time.Duration     // of these, catching up with prompts
+	drafter   drafter.Drafter    // of the options, or a union of it alone
+	union     *drafter.Union     // the same, when it is one
+	own       []drafter.PartCost // of a drafter that is no union
+	streams   []*drafter.Stream  // of the pass
+	committed int                // tokens that the pass emitted
+	draft     time.Duration      // drafting for the pass
+	late      time.Duration      // of these, catching up with prompts
 }
 
 // SpecReport is what the controller has measured.
@@ -25,6 +28,23 @@ type SpecReport struct {
 	Acceptance []float64 // (n) probability that a guess at level i+1 is accepted once it is reached, for a new request
 	Rate       float64   // tokens a second that the last plan expects
 	Pays       bool      // whether the last plan found guesses worth their cost
+}
+
+// use makes the controller's view of a drafter. Instant ones are asked before they are planned for, as parts of unions are.
+func (k *control) use(d drafter.Drafter) {
+	k.drafter, k.own = d, make([]drafter.PartCost, 1)
+	if _, ok := d.(drafter.Instant); ok {
+		k.drafter = drafter.NewUnion(d)
+	}
+	k.union, _ = k.drafter.(*drafter.Union)
+}
+
+// parts are the drafters that the controller chooses from.
+func (k *control) parts() []drafter.Drafter {
+	if k.union != nil {
+		return k.union.Parts()
+	}
+	return []drafter.Drafter{k.drafter}
 }
 
 // SpecReport returns the controller's measurements, which it makes whether or not it decides; false without a drafter.
@@ -58,8 +78,16 @@ func (e *Engine) calibrate() error {
 	if o.Drafter == nil {
 		return nil
 	}
-	share := float64(o.Drafter.Bytes()) / float64(max(1, e.model.WeightBytes()))
-	e.control.c = drafter.NewController(o.NMax, share)
+	var shares []float64
+	for _, d := range e.control.parts() {
+		shares = append(shares, float64(d.Bytes())/float64(max(1, e.model.WeightBytes())))
+	}
+	e.control.c = drafter.NewController(o.NMax, shares...)
+	for i, d := range e.control.parts() {
+		if _, ok := d.(drafter.Instant); ok {
+			e.control.c.SetInstant(i)
+		}
+	}
 	seq := e.cache.NewSeq()
 	defer seq.Free()
 	began := time.Now()
@@ -111,19 +139,63 @@ func (e *Engine) planGuesses(decoding []*run) {
 		for _, r := range decoding {
 			if e.speculates(r) {
 				n := min(o.Fixed, e.room(r))
-				r.spec.budget = drafter.Budget{Nodes: n, Depth: n, MinP: o.PMin}
+				r.spec.budget = drafter.Budget{Nodes: n, Depth: n, MinP: o.PMin, Branch: o.Branch}
 			}
 		}
 		return
 	}
+	e.preview(decoding)
 	k.mu.Lock()
+	defer k.mu.Unlock()
 	k.c.Plan(k.streams, len(decoding)-len(k.streams), e.promptTokens())
-	minReach := k.c.MinReach()
-	k.mu.Unlock()
 	for _, r := range decoding {
-		if s := r.spec.stream; s != nil && e.speculates(r) {
-			n := min(s.Guesses, r.spec.stream.Room)
-			r.spec.budget = drafter.Budget{Nodes: n, Depth: n, MinP: o.PMin, MinReach: minReach, Trust: k.c.Trust()}
+		if s := r.spec.stream; s != nil && s.Guesses > 0 && e.speculates(r) {
+			b := &r.spec.budget
+			*b = drafter.Budget{Nodes: min(s.Guesses, s.Room), Depth: min(s.Depth, s.Room), MinP: o.PMin}
+			if k.c.Limits(s, b); o.Branch > 0 {
+				b.Branch = o.Branch
+			}
+			if k.union != nil && s.Arm < len(k.union.Parts()) {
+				b.Arm = s.Arm + 1
+			}
+		}
+	}
+}
+
+// preview asks instant drafters what they propose, after the controller has heard what became of what they proposed last.
+func (e *Engine) preview(decoding []*run) {
+	k := &e.control
+	if k.union == nil {
+		return
+	}
+	rounds := e.rounds[:0]
+	k.mu.Lock()
+	for _, r := range decoding {
+		if !e.speculates(r) {
+			continue
+		}
+		s := &r.spec
+		if ids := r.ids[min(s.shown, len(r.ids)):]; s.shown > 0 && len(ids) > 0 {
+			for i, t := range s.offers {
+				if t != nil {
+					k.c.Followed(s.stream, i, t, ids)
+				}
+			}
+		}
+		e.tell(r)
+		n := min(e.opts.Spec.NMax, e.room(r))
+		round := r.round()
+		round.Budget = drafter.Budget{Nodes: n, Depth: n, MinP: e.opts.Spec.PMin}
+		s.shown = len(r.ids)
+		rounds = append(rounds, round)
+	}
+	k.mu.Unlock()
+	e.rounds = rounds
+	k.union.Preview(rounds)
+	for _, r := range decoding {
+		if r.spec.session != nil && e.speculates(r) {
+			r.spec.offers = k.union.Offers(r.spec.offers[:0], r.spec.session)
+			r.spec.stream.Offers = r.spec.offers
 		}
 	}
 }
@@ -139,34 +211,54 @@ func (e *Engine) promptTokens() int {
 	return min(n, e.passes.chunkBeside())
 }
 
-// drafted tells the controller how long the drafter took for its trees.
+// drafted tells the controller how long the drafters took for their trees.
 func (e *Engine) drafted(decoding []*run, took time.Duration) {
 	k := &e.control
 	k.draft = took
 	if k.c == nil {
 		return
 	}
-	levels, lag, first := 0, 0, false
-	for _, r := range e.rounds {
-		levels = max(levels, r.Steps)
+	costs := k.own
+	if k.union != nil {
+		costs = k.union.Costs()
+	} else {
+		costs[0] = drafter.PartCost{Asked: true, Seconds: took.Seconds()}
 	}
+	lag, first := 0, false
+	for i := range e.rounds {
+		if costs := costs; k.union == nil {
+			steps := e.rounds[i].Steps
+			if steps == 0 {
+				steps = e.rounds[i].Tree.Levels()
+			}
+			costs[0].Steps = max(costs[0].Steps, steps)
+		}
+	}
+	e.mu.Lock()
+	i := 0
 	for _, r := range decoding {
 		if r.spec.budget.Nodes == 0 {
 			continue
 		}
-		for i := range r.spec.tree.IDs {
-			levels = max(levels, r.spec.tree.Depth(int32(i)))
+		steps := e.rounds[i].Steps
+		r.stats.Spec.Steps, e.specTotals.Steps = r.stats.Spec.Steps+steps, e.specTotals.Steps+steps
+		if i++; steps > 0 || k.c.Models(r.spec.stream) {
+			lag = max(lag, len(r.ids)-r.spec.asked)
+			first = first || r.spec.asked == 0
+			r.spec.asked = len(r.ids)
 		}
-		lag = max(lag, len(r.ids)-r.spec.asked)
-		first = first || r.spec.asked == 0
-		r.spec.asked = len(r.ids)
 	}
+	e.mu.Unlock()
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if first {
-		k.late = max(0, took-time.Duration(k.c.DraftSeconds(levels)*float64(time.Second)))
+	for i, c := range costs {
+		if c.Asked {
+			if first && lag > 0 {
+				k.late = max(k.late, time.Duration((c.Seconds-k.c.PartSeconds(i, c.Steps))*float64(time.Second)))
+			}
+			k.c.Drafted(i, c.Steps, lag, c.Seconds)
+		}
 	}
-	k.c.Drafted(levels, lag, took.Seconds())
 }
 
 // prune leaves of every tree what is worth its share of the pass.
@@ -182,6 +274,7 @@ func (e *Engine) prune(decoding []*run) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, r := range decoding {
+		r.spec.levels = r.spec.tree.Levels()
 		if n := r.spec.tree.Len(); n > 0 && r.spec.stream != nil {
 			k.c.Trim(r.spec.stream, &r.spec.tree, width-n)
 			width += r.spec.tree.Len() - n
@@ -203,8 +296,12 @@ func (e *Engine) judged(r *run) {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.c.Judged(r.spec.stream, t.Len(), levels, len(r.spec.path))
-	k.c.Walked(t, r.spec.path)
+	allowed := levels
+	if r.spec.levels == t.Levels() {
+		allowed = r.spec.budget.Depth
+	}
+	k.c.Judged(r.spec.stream, t.Len(), levels, len(r.spec.path), allowed)
+	k.c.Walked(r.spec.stream, t, r.spec.path)
 }
 
 // passed tells the controller what a pass took, unless it carried prompts.

@@ -20,6 +20,7 @@ type SpecOptions struct {
 	PMin     float64         // stop drafting where the drafter believes less than this
 	Fixed    int             // guesses in every round, whatever the controller thinks; 0: the controller decides
 	Lenience float64         // in (0, 1]: accept with min(1, p/(lq)), lossy below 1; default 1
+	Branch   int             // guesses for one position at most; 0: what the controller thinks best, 1 with Fixed
 
 	// Open, when Drafter is nil, makes it once the target is loaded.
 	Open func(target *model.Model) (drafter.Drafter, error)
@@ -43,6 +44,8 @@ func (o *SpecOptions) fill() error {
 		return fmt.Errorf("speculation: at least %d guesses a round asked for, want 0 to %d", o.NMin, o.NMax)
 	case o.Fixed < 0 || o.Fixed > o.NMax:
 		return fmt.Errorf("speculation: %d fixed guesses a round asked for, want 0 to %d", o.Fixed, o.NMax)
+	case o.Branch < 0 || o.Branch > maxBranch:
+		return fmt.Errorf("speculation: %d guesses for one position asked for, want 0 to %d", o.Branch, maxBranch)
 	case !(o.PMin >= 0 && o.PMin <= 1):
 		return fmt.Errorf("speculation: least probability %v, want 0 to 1", o.PMin)
 	case !(o.Lenience > 0 && o.Lenience <= 1):
@@ -60,11 +63,15 @@ func (e *Engine) openDrafter() (err error) {
 	if err == nil && o.Drafter != nil && e.encodes() {
 		return fmt.Errorf("speculation: %w", errEncoder)
 	}
+	e.control.use(o.Drafter)
 	return err
 }
 
-// maxGuesses bounds a tree.
-const maxGuesses = 64
+// maxGuesses and maxBranch bound a tree.
+const (
+	maxGuesses = 64
+	maxBranch  = 8
+)
 
 // SpecStats count what speculation did.
 type SpecStats struct {
@@ -74,6 +81,7 @@ type SpecStats struct {
 	Failed   int   // rounds without a guess because the drafter reported an error
 	PerDepth []int // accepted guesses by depth, from 1
 	Offered  []int // rounds with a guess at a depth, from 1
+	Steps    int   // passes of a draft model
 	Lossy    bool  // lenience below 1 was in force
 }
 
@@ -83,7 +91,10 @@ type speculation struct {
 	tree    drafter.Tree
 	path    []int32 // accepted nodes of the current round
 	told    int     // tokens of ids that the session knows
-	asked   int     // tokens of ids when the session was last asked for guesses
+	asked   int     // tokens of ids when the session's models were last asked for guesses
+	shown   int     // tokens of ids when instant drafters last proposed; 0: not since the session was made
+	offers  []*drafter.Tree
+	levels  int // of the tree before it was trimmed
 	budget  drafter.Budget
 	stream  *drafter.Stream // the controller's view of the request
 	off     bool            // no session could be made
@@ -96,7 +107,7 @@ func (e *Engine) speculates(r *run) bool {
 		return false
 	}
 	if r.spec.session == nil {
-		s, err := e.opts.Spec.Drafter.NewSession()
+		s, err := e.control.drafter.NewSession()
 		if err != nil {
 			r.spec.off = true
 			return false
@@ -116,17 +127,14 @@ func (e *Engine) propose(decoding []*run) {
 		if r.spec.budget.Nodes <= 0 {
 			continue
 		}
-		rounds = append(rounds, drafter.Round{
-			Session: r.spec.session, IDs: r.ids, Seq: r.seq, Budget: r.spec.budget, Sampler: r.sampler, Seed: r.Sampling.Seed,
-			Coupled: r.Reproducible, Matcher: r.Matcher, Tree: &r.spec.tree,
-		})
+		rounds = append(rounds, r.round())
 	}
 	e.rounds = rounds
 	if len(rounds) == 0 {
 		return
 	}
 	began := time.Now()
-	err := e.opts.Spec.Drafter.Propose(rounds)
+	err := e.control.drafter.Propose(rounds)
 	took := time.Since(began)
 	for _, r := range decoding {
 		if err != nil {
@@ -140,6 +148,14 @@ func (e *Engine) propose(decoding []*run) {
 	}
 	e.drafted(decoding, took)
 	e.prune(decoding)
+}
+
+// round is r's turn to be drafted for.
+func (r *run) round() drafter.Round {
+	return drafter.Round{
+		Session: r.spec.session, IDs: r.ids, Seq: r.seq, Budget: r.spec.budget, Sampler: r.sampler, Seed: r.Sampling.Seed,
+		Coupled: r.Reproducible, Matcher: r.Matcher, Tree: &r.spec.tree,
+	}
 }
 
 // tell reports the tokens that were committed since the session last heard.
@@ -340,10 +356,7 @@ func (e *Engine) countAccepted(r *run, depth int) {
 func (e *Engine) countRound(r *run, t *drafter.Tree) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	levels := 0
-	for i := range t.IDs {
-		levels = max(levels, t.Depth(int32(i)))
-	}
+	levels := t.Levels()
 	for _, s := range []*SpecStats{&r.stats.Spec, &e.specTotals} {
 		s.Rounds++
 		s.Drafted += t.Len()
@@ -374,6 +387,6 @@ func (s SpecStats) clone() SpecStats {
 func (r *run) endSession() {
 	if r.spec.session != nil {
 		r.spec.session.Close()
-		r.spec.session, r.spec.told, r.spec.asked = nil, 0, 0
+		r.spec.session, r.spec.told, r.spec.asked, r.spec.shown = nil, 0, 0, 0
 	}
 }

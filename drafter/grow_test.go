@@ -1,0 +1,104 @@
+package drafter
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"quickdraft/sample"
+)
+
+// path is the tokens from the root down to a node.
+func path(t *Tree, node int32) (ids []int32) {
+	for ; node >= 0; node = t.Parents[node] {
+		ids = append(ids, t.IDs[node])
+	}
+	slices.Reverse(ids)
+	return ids
+}
+
+// TestTreesAreWhatTheDraftThinks checks every node against the draft's logits behind its parent, computed from the start,
+// in rounds that commit another branch than the best, and with a shortlist.
+func TestTreesAreWhatTheDraftThinks(t *testing.T) {
+	m, check := tiny(t, "llama3-rope", 64), tiny(t, "llama3-rope", 256)
+	rapid.Check(t, func(rt *rapid.T) {
+		branch, nodes := rapid.IntRange(1, 4).Draw(rt, "branch"), rapid.IntRange(1, 20).Draw(rt, "nodes")
+		depth := rapid.IntRange(1, 8).Draw(rt, "depth")
+		budget := Budget{Nodes: nodes, Depth: depth, Branch: branch, MinNode: rapid.Float64Range(0, 0.05).Draw(rt, "node"),
+			MinReach: rapid.Float64Range(0, 0.1).Draw(rt, "reach")}
+		d, err := NewModel(ModelOptions{Model: m, Vocab: 512, KVTokens: 1024})
+		require.NoError(rt, err)
+		defer d.Close()
+		a, b := draftRound(t, d, sequence(20, 1), sample.Greedy(), nodes), draftRound(t, d, sequence(40, 2), sample.Greedy(), nodes)
+		rounds := []Round{a, b}
+		for range 3 {
+			for i := range rounds {
+				r := &rounds[i]
+				r.Tree.Reset()
+				r.Budget = budget
+			}
+			require.NoError(rt, d.Propose(rounds))
+			for i := range rounds {
+				r := &rounds[i]
+				require.NotZero(rt, r.Tree.Len())
+				require.LessOrEqual(rt, r.Tree.Len(), nodes)
+				children := map[int32][]int32{}
+				for n := range int32(r.Tree.Len()) {
+					require.LessOrEqual(rt, r.Tree.Depth(n), depth)
+					require.Greater(rt, r.Tree.Belief[n], 0.0)
+					children[r.Tree.Parents[n]] = append(children[r.Tree.Parents[n]], r.Tree.IDs[n])
+				}
+				for parent, ids := range children {
+					require.LessOrEqual(rt, len(ids), branch)
+					row := lastRow(t, check, append(slices.Clone(r.IDs), path(r.Tree, parent)...))
+					for k, c := range top(nil, row, len(ids)) {
+						require.Equal(rt, c.col, ids[k], "child %d of node %d", k, parent)
+					}
+				}
+				last := rapid.Int32Range(-1, int32(r.Tree.Len())-1).Draw(rt, "accepted")
+				next := append(slices.Clone(r.IDs), path(r.Tree, last)...)
+				r.IDs = append(next, 5)
+				r.Session.Committed(r.IDs[len(next):])
+			}
+		}
+		for _, r := range rounds {
+			r.Session.Close()
+		}
+		require.Equal(rt, d.cache.Blocks(), d.cache.FreeBlocks())
+	})
+}
+
+func TestTopRanksARow(t *testing.T) {
+	row := []float32{1, 3, 2, 3, -40, 2.5}
+	got := top(nil, row, 3)
+	require.Equal(t, []int32{1, 3, 5}, []int32{got[0].col, got[1].col, got[2].col}, "the lower column wins a tie")
+	require.InDelta(t, 0.32157, got[0].p, 1e-4)
+	require.InDelta(t, got[0].p*0.60653, got[2].p, 1e-4)
+	require.Len(t, top(nil, row, 10), 6)
+	require.Empty(t, top(got, nil, 2))
+	require.Empty(t, top(got, row, 0))
+	sum := 0.0
+	for _, c := range top(nil, row, 6) {
+		sum += c.p
+	}
+	require.InDelta(t, 1, sum, 1e-9)
+}
+
+// TestATreeStopsWhereStepsDoNotPay asks for more belief than the draft has.
+func TestATreeStopsWhereStepsDoNotPay(t *testing.T) {
+	m := tiny(t, "llama3-rope", 64)
+	d, err := NewModel(ModelOptions{Model: m, Vocab: 512})
+	require.NoError(t, err)
+	defer d.Close()
+	r := draftRound(t, d, sequence(20, 1), sample.Greedy(), 8)
+	r.Budget.MinReach, r.Budget.Branch = 0.9999, 3
+	rounds := []Round{r}
+	require.NoError(t, d.Propose(rounds))
+	require.Equal(t, 1, rounds[0].Steps)
+	require.NotZero(t, r.Tree.Len(), "what was computed is kept")
+	for _, parent := range r.Tree.Parents {
+		require.EqualValues(t, -1, parent)
+	}
+}

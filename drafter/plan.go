@@ -1,0 +1,317 @@
+package drafter
+
+// planned is what a plan gives in one pass.
+type planned struct {
+	tokens, seconds float64
+	score           float64 // what is maximised: see score
+}
+
+// Plan sets Guesses, Depth and Arm of every stream of the next pass. In it ride plain more requests that decode without
+// guesses, and extra tokens of prompts.
+func (c *Controller) Plan(streams []*Stream, plain, extra int) {
+	for _, s := range streams {
+		if s.Guesses == 0 {
+			for k := range s.views {
+				if !c.arms[k].instant {
+					s.views[k].recent.fade()
+				}
+			}
+		}
+		s.Guesses, s.Depth, s.Arm = 0, 0, len(c.arms)-1
+	}
+	if len(streams) == 0 || c.pass.At(1) == 0 {
+		return
+	}
+	base := len(streams) + plain + extra
+	without := planned{tokens: float64(len(streams) + plain), seconds: c.pass.At(base)}
+	rate := without.tokens / without.seconds
+	c.rate, c.probing = rate, false
+	if c.credit <= 0 || c.sincePlain >= plainEvery {
+		c.sincePlain, c.pays = 0, false
+		return
+	}
+	worth := float64(rate * c.speedup())
+	for _, s := range streams {
+		c.expect(s)
+		c.choose(s, plain+len(streams)-1, base, worth)
+	}
+	best := c.search(streams, plain, base, worth)
+	c.pays = best.tokens-float64(worth*best.seconds) > without.tokens-float64(worth*without.seconds)+float64((margin-1)*without.tokens) &&
+		best.tokens/best.seconds > rate
+	if !c.pays {
+		if c.idle++; c.idle >= c.interval {
+			c.probe(streams, base)
+		}
+		return
+	}
+	c.rate = worth
+	if !known(streams) {
+		c.rate = max(rate, best.tokens/best.seconds)
+	}
+	for _, s := range streams {
+		s.Depth = s.best
+		s.Guesses = c.nodesOf(s, s.best)
+	}
+	c.tryOthers(streams, base)
+	c.deepen(streams, base)
+}
+
+// known reports whether all drafting is by instant drafters that have said what they propose.
+func known(streams []*Stream) bool {
+	for _, s := range streams {
+		if s.Arm >= len(s.Offers) || s.Offers[s.Arm] == nil {
+			return false
+		}
+	}
+	return true
+}
+
+// nodesOf is how many nodes a tree of some levels has, by what came so far.
+func (c *Controller) nodesOf(s *Stream, levels int) int {
+	return int(float64(c.arms[s.Arm].nodes*float64(levels)) + 0.5)
+}
+
+// choose finds the way to draft for one stream that gives most while the others decode plainly; worth is the tokens that a
+// second is worth.
+func (c *Controller) choose(s *Stream, others, base int, worth float64) {
+	if len(c.arms) == 1 {
+		s.Arm = 0
+		return
+	}
+	best, most := len(c.arms)-1, 0.0
+	for k := range c.arms {
+		s.Arm = k
+		c.one[0] = s
+		p := c.search(c.one, others, base, worth)
+		if net := p.tokens - float64(worth*p.seconds); k == 0 || net > most {
+			best, most = k, net
+		}
+	}
+	s.Arm = best
+}
+
+// search looks for the best guesses; the streams' best are the levels there. All streams draft in common steps, so a level
+// that some have costs the others nothing more: each number of steps is tried.
+func (c *Controller) search(streams []*Stream, plain, base int, worth float64) (best planned) {
+	deepest, free := 1, true
+	for _, s := range streams {
+		deepest = max(deepest, s.view(s.Arm).offered)
+		free = free && c.free(&c.arms[s.Arm])
+		s.best = 0
+	}
+	first := 1
+	if free {
+		first = deepest // drafting is free, its steps need no rationing
+	}
+	best = planned{tokens: float64(len(streams) + plain), seconds: c.pass.At(base)}
+	best.score = c.score(streams, best, worth)
+	for steps := first; steps <= deepest; steps++ {
+		best = c.fill(streams, plain, base, steps, worth, best)
+	}
+	return best
+}
+
+// score is what a plan is worth. A drafter that is only asked now has to beat the rate of its own rounds, its silent ones
+// included: the highest rate is the best. One that has spoken has to beat what else could be done with the time.
+func (c *Controller) score(streams []*Stream, p planned, worth float64) float64 {
+	if known(streams) {
+		return p.tokens - float64(worth*p.seconds)
+	}
+	return p.tokens / p.seconds
+}
+
+// fill adds levels one by one within a number of steps, always the one that is most likely to give a token, and returns
+// the best plan on the way or the one it was given; where it finds a better one, the streams' best are the levels there.
+// For a single stream with one acceptance the best over all steps is the optimal gamma.
+func (c *Controller) fill(streams []*Stream, plain, base, steps int, worth float64, best planned) planned {
+	answer := 0.0
+	for _, s := range streams {
+		s.levels, s.nodes, s.reach = 0, 0, 1
+		answer = max(answer, c.answers(&c.arms[s.Arm]))
+	}
+	clear(c.depths)
+	tokens, width, late, draft := float64(len(streams)+plain), base, 0.0, 0.0
+	// Rounds in which the drafter has nothing to say are plain passes. They count: a round of guesses is worth its time
+	// where it beats the rate of all rounds together, not its own.
+	silentTokens := float64((1 - answer) * tokens)
+	silentSeconds := float64((1 - answer) * (c.pass.At(base) + c.asking(streams)))
+	for {
+		s, gain := c.next(streams, steps)
+		if s == nil {
+			return best
+		}
+		if s.levels == 0 {
+			late += c.catchUp(s)
+		}
+		s.levels, s.reach = s.levels+1, gain
+		width += c.nodesOf(s, s.levels) - s.nodes
+		s.nodes = c.nodesOf(s, s.levels)
+		draft = c.draftTo(s, draft)
+		tokens += gain
+		pass := c.pass.At(width) + draft
+		if pass-c.pass.At(base) > c.credit {
+			return best // one such round could cost more than may be lost
+		}
+		p := planned{tokens: float64(answer*tokens) + silentTokens, seconds: float64(answer*(pass+late)) + silentSeconds}
+		if p.score = c.score(streams, p, worth); p.score > best.score {
+			best = p
+			for _, s := range streams {
+				s.best = s.levels
+			}
+		}
+	}
+}
+
+// asking is what it costs to ask the streams' drafters in vain.
+func (c *Controller) asking(streams []*Stream) (most float64) {
+	for _, s := range streams {
+		most = max(most, c.armSeconds(&c.arms[s.Arm], 0))
+	}
+	return most
+}
+
+// draftTo is the seconds of drafting once s has its levels, given those without the last one. Parts draft one after the
+// other, each for all of its streams at once.
+func (c *Controller) draftTo(s *Stream, draft float64) float64 {
+	for _, i := range c.arms[s.Arm].parts {
+		if d := &c.depths[i]; s.levels > *d {
+			p := &c.parts[i]
+			before := 0.0
+			if *d > 0 {
+				before = c.seconds(p, *d)
+			}
+			*d = s.levels
+			draft += c.seconds(p, *d) - before
+		}
+	}
+	return draft
+}
+
+// next returns the stream whose next level is most likely to be accepted, and that probability; nil when none is left.
+func (c *Controller) next(streams []*Stream, steps int) (best *Stream, gain float64) {
+	gain = smallGain
+	for _, s := range streams {
+		v := s.view(s.Arm)
+		if s.levels >= min(steps, v.offered) || c.nodesOf(s, s.levels+1) > min(c.nMax, s.Room) {
+			continue
+		}
+		if g := float64(s.reach * v.accept[min(s.levels, trackedDepth-1)]); g > gain {
+			best, gain = s, g
+		}
+	}
+	return best, gain
+}
+
+// catchUp is what it costs a round that s has to be drafted for again, spread over the rounds that may follow.
+func (c *Controller) catchUp(s *Stream) float64 {
+	if s.Lag <= freeLag {
+		return 0
+	}
+	return float64(float64(s.Lag)*c.lagOf(s)) / float64(1+min(s.Room, 64)/4)
+}
+
+// lagOf is the seconds a token that the drafters of s have to catch up with costs.
+func (c *Controller) lagOf(s *Stream) (most float64) {
+	for _, i := range c.arms[s.Arm].parts {
+		if p := &c.parts[i]; !p.instant {
+			most = max(most, p.lag)
+		}
+	}
+	return most
+}
+
+// deepen lets drafters that say how sure they are go on where they are sure: they stop by themselves.
+func (c *Controller) deepen(streams []*Stream, base int) {
+	if len(streams) > 1 {
+		return // the pass is wide already, and all would wait for the deepest
+	}
+	s := streams[0]
+	var b Budget
+	if c.Limits(s, &b); s.Guesses == 0 || b.MinReach == 0 || !c.arms[s.Arm].sure {
+		return
+	}
+	a := &c.arms[s.Arm]
+	deepest := min(c.nMax, s.Room)
+	for s.Depth < deepest && c.pass.At(base+s.Depth+1)-c.pass.At(base)+c.armSeconds(a, s.Depth+1) <= c.credit {
+		s.Depth++
+	}
+	s.Guesses = deepest
+}
+
+// tryOthers gives one stream in a while to a way to draft that was not the best, to see whether it is by now.
+func (c *Controller) tryOthers(streams []*Stream, base int) {
+	if len(c.arms) == 1 {
+		return
+	}
+	for _, s := range streams {
+		if s.Guesses > 0 {
+			c.arms[s.Arm].unused = 0
+		}
+	}
+	for k := range c.arms {
+		a := &c.arms[k]
+		if a.instant {
+			continue // what it would have given is known all the same
+		}
+		a.unused++
+		s := streams[c.turn%len(streams)]
+		if a.unused < a.interval || s.Room < 2 || s.Lag > freeLag {
+			continue
+		}
+		if c.pass.At(base+2)-c.pass.At(base)+c.armSeconds(a, 2) > c.credit {
+			continue
+		}
+		a.unused, a.interval = 0, min(2*a.interval, 16*tryInterval)
+		c.turn++
+		s.Arm, s.Depth, s.Guesses = k, 2, min(4, s.Room, c.nMax)
+		return
+	}
+}
+
+// probe gives one stream a few guesses to see whether they are accepted by now, if the credit allows it. Instant drafters
+// need no probes.
+func (c *Controller) probe(streams []*Stream, base int) {
+	var s *Stream
+	for _, o := range streams {
+		if o.Room > 0 && (s == nil || o.Lag < s.Lag) {
+			s = o
+		}
+	}
+	if s == nil || !c.nextArm(s) {
+		return
+	}
+	a := &c.arms[s.Arm]
+	plain, late := c.pass.At(base), 0.0
+	if s.Lag > freeLag {
+		late = float64(float64(s.Lag) * c.lagOf(s))
+	}
+	cost := func(n int) float64 {
+		return c.pass.At(base+c.nodesOf(s, n)) - plain + c.armSeconds(a, n) + late
+	}
+	limit := min(c.credit, float64(plain/3)+late)
+	n := 0
+	for n < min(4, s.Room, c.nMax) && cost(n+1) <= limit {
+		n++
+	}
+	if n == 0 && cost(1) <= c.credit {
+		n = 1
+	}
+	if n == 0 {
+		return
+	}
+	s.Guesses = min(max(1, c.nodesOf(s, n)), s.Room, c.nMax)
+	s.Depth, c.probing, c.idle = s.Guesses, true, 0
+	c.interval = min(2*c.interval, maxInterval)
+}
+
+// nextArm gives s the next way to draft whose worth only a probe can tell; false when there is none.
+func (c *Controller) nextArm(s *Stream) bool {
+	for range c.arms {
+		c.turn = (c.turn + 1) % len(c.arms)
+		if a := &c.arms[c.turn]; !a.instant {
+			s.Arm = c.turn
+			return true
+		}
+	}
+	return false
+}

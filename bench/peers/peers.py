@@ -71,11 +71,14 @@ class Peer:
             raise RuntimeError("does not load the model: " + last_line(Path(log).read_text(errors="replace")))
 
     def ask(self, **request):
-        self.process.stdin.write(json.dumps(request) + "\n")
-        self.process.stdin.flush()
+        try:
+            self.process.stdin.write(json.dumps(request) + "\n")
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            pass  # what follows says that it ended
         line = self.process.stdout.readline()
         if not line:
-            raise RuntimeError("ended")
+            raise RuntimeError(f"ended with exit status {self.process.wait()} at {json.dumps(request)}")
         return json.loads(line).get("ms")
 
     def round(self, prompt):
@@ -89,7 +92,10 @@ class Peer:
         return {key: ms for key, ms in found.items() if ms is not None}
 
     def close(self):
-        self.process.stdin.close()
+        try:
+            self.process.stdin.close()
+        except BrokenPipeError:
+            pass  # it has ended by itself
         self.process.wait()
         self.log.close()
 
@@ -202,9 +208,16 @@ def main():
             print(f"{name}: left out, {err}")
     results = {name: {} for name in runs}
     for n in range(-1, a.rounds):  # the first warms up
-        for name, run in runs.items():
+        for name, run in list(runs.items()):
             time.sleep(0.3)  # workers of the one before stop spinning
-            for key, ms in run.round(a.prompt).items():
+            try:
+                found = run.round(a.prompt)
+            except RuntimeError as err:
+                print(f"{name}: left out, {err}")
+                runs.pop(name).close()
+                del results[name]
+                continue
+            for key, ms in found.items():
                 if n >= 0:
                     results[name].setdefault(key, []).append(ms)
         print(f"round {n + 1} of {a.rounds}", file=sys.stderr)

@@ -1,5 +1,8 @@
 """python3 -m unittest discover bench/peers"""
 
+import subprocess
+import sys
+import tempfile
 import unittest
 
 import peers
@@ -24,6 +27,17 @@ class Table(unittest.TestCase):
         self.assertIn("2.00x", text)
         self.assertIn("2.50x", text)
         self.assertEqual(text.count("cannot do it"), 5)
+
+    def test_an_engine_that_dies_says_how(self):
+        peer = peers.Peer.__new__(peers.Peer)
+        peer.log = tempfile.TemporaryFile()
+        peer.process = subprocess.Popen([sys.executable, "-c", "raise SystemExit(3)"],
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        peer.process.wait()
+        with self.assertRaisesRegex(RuntimeError, "exit status 3 at .*decode"):
+            peer.round(8)
+        peer.close()
+        peer.process.stdout.close()
 
 
 if __name__ == "__main__":

@@ -1,14 +1,17 @@
 package kvcache
 
-import "slices"
+import (
+	"math/bits"
+	"slices"
+)
 
 // prefixes is what the cache knows about the tokens of its blocks: a tree of nodes, one for each run of 16 tokens after
 // the runs of its ancestors. A chained hash finds a node; equal tokens and the same parent, which was found in the same
 // way, decide.
 type prefixes struct {
 	root  node
-	index map[uint64]*node // by hash, linked by node.next
-	spare *node            // nodes for reuse, linked by node.next
+	index []*node // (power of two) by the lowest bits of the hash, linked by node.next; a map would allocate now and then
+	spare *node   // nodes for reuse, linked by node.next
 	hash  func(parent uint64, tokens []int32) uint64
 }
 
@@ -34,7 +37,7 @@ func (t *prefixes) init(pools []*pool) {
 	for _, p := range pools {
 		n += 2 * len(p.refs)
 	}
-	t.index, t.hash = make(map[uint64]*node, n), chainHash
+	t.index, t.hash = make([]*node, 1<<bits.Len(uint(n))), chainHash
 	nodes, numbers := make([]node, n), make([]int32, n*len(pools))
 	for i := range nodes {
 		n := &nodes[i]
@@ -55,8 +58,9 @@ func chainHash(parent uint64, tokens []int32) uint64 {
 
 // child returns the node of a full block after parent, or nil.
 func (t *prefixes) child(parent *node, tokens []int32) *node {
-	for n := t.index[t.hash(parent.hash, tokens)]; n != nil; n = n.next {
-		if n.parent == parent && slices.Equal(n.tokens[:], tokens) {
+	hash := t.hash(parent.hash, tokens)
+	for n := *t.bucket(hash); n != nil; n = n.next {
+		if n.hash == hash && n.parent == parent && slices.Equal(n.tokens[:], tokens) {
 			return n
 		}
 	}
@@ -92,7 +96,8 @@ func (t *prefixes) add(parent *node, tokens []int32, pools int) *node {
 	}
 	if n.nTokens == BlockTokens {
 		n.hash = t.hash(parent.hash, tokens)
-		n.next, t.index[n.hash] = t.index[n.hash], n
+		first := t.bucket(n.hash)
+		n.next, *first = *first, n
 	}
 	return n
 }
@@ -116,19 +121,15 @@ func (t *prefixes) prune(n *node) {
 
 // unlink takes a node out of the index.
 func (t *prefixes) unlink(n *node) {
-	first := t.index[n.hash]
-	if first == n && n.next == nil {
-		delete(t.index, n.hash)
-		return
+	at := t.bucket(n.hash)
+	for *at != n {
+		at = &(*at).next
 	}
-	if first == n {
-		t.index[n.hash] = n.next
-		return
-	}
-	for ; first.next != n; first = first.next {
-	}
-	first.next = n.next
+	*at = n.next
 }
+
+// bucket is where the nodes of a hash begin.
+func (t *prefixes) bucket(hash uint64) **node { return &t.index[hash&uint64(len(t.index)-1)] }
 
 // forget takes a block out of the prefix cache.
 func (c *Cache) forget(pool int, b int32) {

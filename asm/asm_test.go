@@ -56,12 +56,14 @@ func disassemble(t *testing.T, level string) string {
 	main := filepath.Join(t.TempDir(), "main.go")
 	binary := filepath.Join(t.TempDir(), "kernels")
 	keep := []string{"k.Dots"}
-	stubs, err := os.ReadFile(filepath.Join(level, "ops_amd64.go"))
-	if !os.IsNotExist(err) {
-		require.NoError(t, err)
-	}
-	for _, m := range regexp.MustCompile(`(?m)^func (\w+)`).FindAllSubmatch(stubs, -1) {
-		keep = append(keep, "k."+string(m[1]))
+	for _, file := range []string{"ops_amd64.go", "scan_amd64.go"} {
+		stubs, err := os.ReadFile(filepath.Join(level, file))
+		if !os.IsNotExist(err) {
+			require.NoError(t, err)
+		}
+		for _, m := range regexp.MustCompile(`(?m)^func (\w+)`).FindAllSubmatch(stubs, -1) {
+			keep = append(keep, "k."+string(m[1]))
+		}
 	}
 	require.NoError(t, os.WriteFile(main, []byte("package main\n\nimport k \"quickdraft/asm/"+level+
 		"\"\n\nvar keep = []any{"+strings.Join(keep, ", ")+"}\n\nfunc main() { println(len(keep)) }\n"), 0o600))

@@ -56,6 +56,9 @@ func writeLevel(lv *level) error {
 	if err := writeOps(dir, lv); err != nil {
 		return fmt.Errorf("ops: %w", err)
 	}
+	if err := writeScans(dir, lv); err != nil {
+		return fmt.Errorf("scan: %w", err)
+	}
 	stubs, err := goformat.Source(stubText(lv))
 	if err != nil {
 		return err

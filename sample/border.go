@@ -180,6 +180,15 @@ func sortedCut(in []ranked, acc, target float64) cut {
 	return c
 }
 
+// nth returns the k-th largest of keys, which are finite; 1 <= k <= len(keys).
+func (s *selector) nth(keys []float64, k int) float64 {
+	if k <= maxKth {
+		return s.kth(keys, k)
+	}
+	cut, _ := s.border(keys, nil, 32, float64(k))
+	return cut.key
+}
+
 // maxKth is the largest k of kth.
 const maxKth = 256
 

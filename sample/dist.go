@@ -16,28 +16,33 @@ type Dist struct {
 // Dist fills d with the distribution from which Sample would draw. At temperature 0 it is the one token that Sample would return.
 // It changes no state: call Observe with the token that is finally chosen. Errors are those of Sample.
 func (s *Sampler) Dist(d *Dist, logits []float32, history []int32) error {
-	return distOf(s, d, logits, history)
-}
-
-func distOf[T float32 | float64](s *Sampler, d *Dist, logits []T, history []int32) error {
 	d.IDs, d.P = d.IDs[:0], d.P[:0]
-	if err := transform(s, logits, history); err != nil {
+	if s.IsGreedy() {
+		id, err := s.Sample(logits, history)
+		if err == nil {
+			d.IDs, d.P = append(d.IDs, id), append(d.P, 1)
+		}
 		return err
 	}
-	c := &s.w.cand
-	if s.IsGreedy() {
-		d.IDs, d.P = append(d.IDs, c.argmax()), append(d.P, 1)
-		return nil
+	if err := s.transform(logits, history); err != nil {
+		return err
 	}
+	s.w.cand.fill(d)
+	return nil
+}
+
+// fill makes d the distribution over the candidates.
+func (c *candidates) fill(d *Dist) {
 	c.weigh()
-	d.IDs, d.P = slices.Grow(d.IDs, c.n), slices.Grow(d.P, c.n)
+	d.IDs, d.P = slices.Grow(d.IDs[:0], c.n)[:c.n], slices.Grow(d.P[:0], c.n)[:c.n]
+	n := 0
 	for i, w := range c.w[:c.n] {
 		if w > 0 {
-			d.IDs = append(d.IDs, c.idAt(i))
-			d.P = append(d.P, w/c.sum)
+			d.IDs[n], d.P[n] = c.idAt(i), w/c.sum
+			n++
 		}
 	}
-	return nil
+	d.IDs, d.P = d.IDs[:n], d.P[:n]
 }
 
 // Prob returns the probability of a token, 0 for one that is not kept.
@@ -76,20 +81,20 @@ type Logprob struct {
 func (s *Sampler) Logprobs(dst []Logprob, logits []float32, history []int32, id int32, n int) ([]Logprob, error) {
 	c := &s.w.cand
 	if s.p.LogprobsAfter {
-		if err := transform(s, logits, history); err != nil {
+		if err := s.transform(logits, history); err != nil {
 			return dst[:0], err
 		}
 	} else {
 		if err := s.checkRow(len(logits)); err != nil {
 			return dst[:0], err
 		}
-		if err := load(c, logits[:s.vocab]); err != nil {
+		if err := c.load(logits[:s.vocab]); err != nil {
 			return dst[:0], err
 		}
 	}
 	c.weigh()
 	logSum := detmath.Log(c.sum)
-	at := func(i int) float64 { return float64((c.logit[i]-c.top)*(1/c.temp)) - logSum }
+	at := func(i int) float64 { return float64((c.logitAt(i)-c.top)*(1/c.temp)) - logSum }
 	s.w.index()
 	chosen := Logprob{id, negInf}
 	if i := s.w.find(id); i >= 0 {
@@ -99,12 +104,7 @@ func (s *Sampler) Logprobs(dst []Logprob, logits []float32, history []int32, id 
 	if n = min(n, c.n); n <= 0 {
 		return dst, nil
 	}
-	low := s.lowest(n)
-	for i, l := range c.logit[:c.n] {
-		if l >= low {
-			dst = append(dst, Logprob{c.idAt(i), at(i)})
-		}
-	}
+	c.atLeast(max(s.w.kthLogit(n), lowest), func(i int) { dst = append(dst, Logprob{c.idAt(i), at(i)}) })
 	top := dst[1:]
 	slices.SortStableFunc(top, func(a, b Logprob) int {
 		switch {
@@ -115,17 +115,5 @@ func (s *Sampler) Logprobs(dst []Logprob, logits []float32, history []int32, id 
 		}
 		return 0
 	})
-	return dst[:1+n], nil
-}
-
-// lowest returns the n-th highest logit.
-func (s *Sampler) lowest(n int) float64 {
-	c := &s.w.cand
-	if n <= maxKth {
-		return s.w.sel.kth(c.logit[:c.n], n)
-	}
-	if cut, ok := s.w.sel.border(c.logit[:c.n], nil, 32, float64(n)); ok {
-		return cut.key
-	}
-	return negInf
+	return dst[:min(1+n, len(dst))], nil
 }

@@ -1,6 +1,7 @@
 package sample
 
 import (
+	"math"
 	"path/filepath"
 	"testing"
 
@@ -70,6 +71,31 @@ func dense(d *Dist, vocab int) []float64 {
 		p[id] = d.P[i]
 	}
 	return p
+}
+
+// loadWide begins with a row that float32 cannot hold.
+func (c *candidates) loadWide(row []float64) error {
+	c.start(len(row), math.Inf(-1))
+	copy(c.logit, row)
+	c.findTop()
+	return c.checkAny()
+}
+
+// distOf is Dist of a row that float32 cannot hold.
+func distOf(s *Sampler, d *Dist, logits []float64, history []int32) error {
+	c := &s.w.cand
+	if err := c.loadWide(logits); err != nil {
+		return err
+	}
+	if err := s.steps(history); err != nil {
+		return err
+	}
+	if s.IsGreedy() {
+		d.IDs, d.P = []int32{c.argmax()}, []float64{1}
+		return nil
+	}
+	c.fill(d)
+	return nil
 }
 
 func checkProbs(t *testing.T, p Params, logits []float64, history []int32, want []float64, tolerance float64, msg ...any) {

@@ -12,39 +12,24 @@ type bias struct {
 	value float64
 }
 
-// applyBias adds the bias to a dense list and removes what it or the mask forbids.
+// applyBias adds the bias and removes what it or the mask forbids.
 func (w *Workspace) applyBias(list []bias, mask idSet) error {
 	c := &w.cand
-	if len(list) == 0 && mask == nil {
-		return nil
-	}
-	w.index()
-	forbidden := false
-	for _, b := range list {
-		i := w.find(b.id)
-		if i < 0 {
-			continue
+	if len(list) > 0 {
+		c.widen()
+		for _, b := range list { // nothing was dropped yet: candidate i is token i
+			if b.value <= -100 {
+				c.set(int(b.id), negInf)
+				continue
+			}
+			c.set(int(b.id), c.logit[b.id]+b.value)
 		}
-		if b.value <= -100 {
-			c.set(i, negInf)
-			forbidden = true
-			continue
-		}
-		c.set(i, c.logit[i]+b.value)
+		c.changed()
 	}
 	if mask != nil {
-		for i := range c.n {
-			if id := c.idAt(i); !mask.has(id) {
-				c.set(i, negInf)
-				forbidden = true
-			}
-		}
+		return c.keepMask(mask)
 	}
-	c.changed()
-	if forbidden {
-		return c.dropForbidden()
-	}
-	return nil
+	return c.checkAny()
 }
 
 // index prepares find for the present list.
@@ -94,6 +79,7 @@ func (w *Workspace) penalties(p *Params, history []int32, nPrompt int) {
 	}
 	c := &w.cand
 	c.settle()
+	c.widen()
 	w.index()
 	from := max(0, nPrompt-(len(history)-len(seen)))
 	w.countEpoch++
@@ -143,6 +129,7 @@ func (w *Workspace) dry(p *Params, breakers idSet, history []int32) {
 	}
 	c := &w.cand
 	c.settle()
+	c.widen()
 	w.index()
 	w.suffixRuns(seen)
 	w.countEpoch++

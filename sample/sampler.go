@@ -1,9 +1,6 @@
 package sample
 
-import (
-	"fmt"
-	"math"
-)
+import "fmt"
 
 // Workspace holds the buffers that sampling needs, about 70 bytes a token of the vocabulary. Several samplers may use one, but only
 // one at a time.
@@ -54,7 +51,7 @@ func New(p Params, vocab int) (*Sampler, error) {
 
 // New returns a sampler that uses this workspace. The error is a *ParamError.
 func (w *Workspace) New(p Params) (*Sampler, error) {
-	vocab := len(w.keys)
+	vocab := len(w.place)
 	if err := p.Validate(vocab); err != nil {
 		return nil, err
 	}
@@ -101,7 +98,7 @@ func (s *Sampler) Sample(logits []float32, history []int32) (int32, error) {
 	if s.IsGreedy() && s.plain() {
 		return s.highest(logits)
 	}
-	if err := transform(s, logits, history); err != nil {
+	if err := s.transform(logits, history); err != nil {
 		return 0, err
 	}
 	c := &s.w.cand
@@ -124,22 +121,10 @@ func (s *Sampler) highest(logits []float32) (int32, error) {
 	if err := s.checkRow(len(logits)); err != nil {
 		return 0, err
 	}
-	best, at := float32(math.Inf(-1)), int32(-1)
-	for i, l := range logits[:s.vocab] {
-		if l > best {
-			best, at = l, int32(i)
-		}
-		if l != l {
-			return 0, badLogit(i, float64(l))
-		}
+	if err := s.w.cand.load(logits[:s.vocab]); err != nil {
+		return 0, err
 	}
-	if best > math.MaxFloat32 {
-		return 0, badLogit(int(at), float64(best))
-	}
-	if at < 0 {
-		return 0, fmt.Errorf("no token may be chosen: all %d logits are -Inf", s.vocab)
-	}
-	return at, nil
+	return s.w.cand.argmax(), nil
 }
 
 func (s *Sampler) checkRow(n int) error {
@@ -149,17 +134,22 @@ func (s *Sampler) checkRow(n int) error {
 	return nil
 }
 
-// transform fills the workspace with the candidates and their weights.
-func transform[T float32 | float64](s *Sampler, logits []T, history []int32) error {
+// transform fills the workspace with the candidates and what their weights follow from.
+func (s *Sampler) transform(logits []float32, history []int32) error {
 	if err := s.checkRow(len(logits)); err != nil {
 		return err
 	}
 	if err := checkHistory(history, s.vocab); err != nil {
 		return err
 	}
-	if err := load(&s.w.cand, logits[:s.vocab]); err != nil {
+	if err := s.w.cand.load(logits[:s.vocab]); err != nil {
 		return err
 	}
+	return s.steps(history)
+}
+
+// steps runs the steps on the candidates.
+func (s *Sampler) steps(history []int32) error {
 	if err := s.w.applyBias(s.biases, s.mask); err != nil {
 		return err
 	}

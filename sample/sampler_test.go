@@ -349,13 +349,19 @@ func TestNoAllocation(t *testing.T) {
 	}
 }
 
-// BenchmarkSample150k measures one choice from a row shaped like a model's: most logits in a bell, some hundred far above it.
-func BenchmarkSample150k(b *testing.B) {
-	const vocab = 150_000
-	logits := randomLogits(1, vocab)
+// benchLogits is a row shaped like a model's: most logits in a bell, some hundred far above it.
+func benchLogits() []float32 {
+	logits := randomLogits(1, 151_936)
 	for i := range 300 {
 		logits[i*499] += 14 - float32(i)*0.04
 	}
+	return logits
+}
+
+// BenchmarkSample measures one choice from a vocabulary of 151,936.
+func BenchmarkSample(b *testing.B) {
+	logits := benchLogits()
+	vocab := len(logits)
 	history := make([]int32, 1000)
 	for i := range history {
 		history[i] = int32(i * i % 5000)
@@ -376,6 +382,7 @@ func BenchmarkSample150k(b *testing.B) {
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			s := mustNew(b, vocab, c.change)
+			b.SetBytes(int64(4 * vocab))
 			for b.Loop() {
 				if _, err := s.Sample(logits, history); err != nil {
 					b.Fatal(err)

@@ -198,14 +198,32 @@ func TestExpSum(t *testing.T) {
 	for _, inv := range []float64{1, 0.25, 1 / 0.7, 50} {
 		got := make([]float64, len(x))
 		sum := ExpSum(got, x, 3, inv)
-		want := 0.0
+		total := 0.0
 		for i, v := range x {
 			e := Exp(float64((v - 3) * inv))
+			if float64((v-3)*inv) < -708 {
+				e = 0
+			}
 			require.LessOrEqual(t, ulps(e, got[i]), 1.0, "x %v inv %v", v, inv)
-			want += got[i]
+			total += got[i]
 		}
-		require.Equal(t, want, sum)
+		require.InEpsilon(t, total, sum, 1e-14)
+		require.Equal(t, sum, Sum(got))
 	}
+	require.Zero(t, ExpSum(make([]float64, 1), []float32{float32(math.Inf(-1))}, 3, 1))
+}
+
+// TestSumOrder adds numbers whose sum depends on the order.
+func TestSumOrder(t *testing.T) {
+	x := make([]float64, 2*ExpLanes+3)
+	x[0], x[ExpLanes], x[2*ExpLanes] = 1, 0x1p-53, 0x1p-53 // one lane, each lost alone
+	require.Equal(t, 1.0, Sum(x))
+	x[0], x[ExpLanes], x[2*ExpLanes] = 0x1p-53, 0x1p-53, 1
+	require.Equal(t, 1+0x1p-52, Sum(x))
+	clear(x)
+	x[0], x[8], x[4], x[12] = 1, 0x1p-53, 0x1p-53, 0x1p-53 // (0+8) + (4+12)
+	require.Equal(t, 1+0x1p-52, Sum(x))
+	require.Zero(t, Sum(nil))
 }
 
 func BenchmarkExpSum150k(b *testing.B) {

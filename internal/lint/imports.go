@@ -47,7 +47,6 @@ var apart = []struct{ from, to, why string }{
 	{"quant", "machine", "quant never sees a thread"},
 	{"quant", "text", "quant is arithmetic"},
 	{"quant", "sample", "quant is arithmetic"},
-	{"sample", "asm", "sample sees only []float32 and ids"},
 	{"sample", "machine", "sample sees only []float32 and ids"},
 	{"sample", "modelfile", "sample sees only []float32 and ids"},
 	{"sample", "text", "sample sees only []float32 and ids"},

@@ -1,0 +1,21 @@
+package sample
+
+import (
+	"quickdraft/asm/avx2"
+	"quickdraft/asm/avx512"
+	"quickdraft/asm/cpu"
+)
+
+// assembly lists the sets of this architecture, best level first. The levels with VNNI include one of these.
+func assembly() []*kernelSet {
+	return []*kernelSet{
+		{
+			level: cpu.AVX512,
+			tops:  avx512.Tops, tops64: avx512.Tops64, widen: avx512.Widen, expSums: avx512.ExpSums, expSums64: avx512.ExpSums64,
+		},
+		{
+			level: cpu.AVX2,
+			tops:  avx2.Tops, tops64: avx2.Tops64, widen: avx2.Widen, expSums: avx2.ExpSums, expSums64: avx2.ExpSums64,
+		},
+	}
+}

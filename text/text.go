@@ -20,8 +20,8 @@ type Text struct {
 	BOS, EOS  string         // texts of the ids, "" when the model has none
 }
 
-// Open reads the tokenizer and the chat template of a GGUF file or of a Hugging Face folder (tokenizer.json,
-// tokenizer_config.json, chat_template.jinja). A template that does not compile is an error here, at load.
+// Open reads the tokenizer and the chat template of a GGUF file or of a Hugging Face folder (tokenizer.json or
+// tokenizer.model, tokenizer_config.json, chat_template.jinja). A template that does not compile is an error here, at load.
 func Open(path string) (*Text, error) {
 	info, err := os.Stat(path)
 	if err != nil {

@@ -1,15 +1,12 @@
 package tokenizer
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
-
-	"quickdraft/modelfile/gguf"
 )
 
 // Key is one key of GGUF metadata with its value.
@@ -31,8 +28,28 @@ func ExportDir(dir string, rows int) ([]Key, error) {
 	if err != nil {
 		return nil, err
 	}
+	if data == nil {
+		return exportSPM(dir, t, rows)
+	}
 	keys, err := export(t, data, rows)
 	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return keys, nil
+}
+
+// exportSPM makes the keys of a folder with a SentencePiece file and tries them.
+func exportSPM(dir string, t *Tokenizer, rows int) ([]Key, error) {
+	path, data, err := findSPM(dir)
+	if err != nil {
+		return nil, err
+	}
+	_, keys, err := fromSPM(dir, path, data, rows)
+	if err != nil {
+		return nil, err
+	}
+	e := exporter{keys: keys}
+	if err := e.try(t); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return keys, nil
@@ -207,19 +224,7 @@ var probes = []string{
 
 // try compares the ids that the keys give with those of the tokenizer that they were made from.
 func (e *exporter) try(t *Tokenizer) error {
-	w := gguf.NewWriter()
-	for _, k := range e.keys {
-		w.Set(k.Key, k.Value)
-	}
-	var file bytes.Buffer
-	if _, err := w.WriteTo(&file); err != nil {
-		return err
-	}
-	f, err := gguf.Parse("tokenizer", file.Bytes())
-	if err != nil {
-		return err
-	}
-	got, err := FromGGUF(f)
+	got, err := fromKeys("tokenizer", e.keys)
 	if err != nil {
 		return err
 	}

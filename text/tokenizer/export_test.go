@@ -13,8 +13,8 @@ import (
 	"quickdraft/modelfile/gguf"
 )
 
-// fromKeys reads keys back as a file has them.
-func fromKeys(t *testing.T, arch string, keys []Key) *Tokenizer {
+// readKeys reads keys back as a file has them.
+func readKeys(t *testing.T, arch string, keys []Key) *Tokenizer {
 	t.Helper()
 	w := gguf.NewWriter()
 	w.Set("general.architecture", arch)
@@ -50,7 +50,7 @@ func TestGoldenExport(t *testing.T) {
 				return
 			}
 			require.NoError(t, err)
-			got := fromKeys(t, ggufKinds[name].arch, keys)
+			got := readKeys(t, ggufKinds[name].arch, keys)
 			require.Equal(t, rows, got.VocabSize())
 			require.Equal(t, tok.AddsBOS(), got.AddsBOS())
 			for _, c := range goldenCases(t, name) {

@@ -119,3 +119,25 @@ func FuzzFromGGUF(f *testing.F) {
 		checkStream(t, tok, tok.Encode("hell  é\xff", EncodeOptions{AddSpecial: true, ParseSpecial: true}))
 	})
 }
+
+// FuzzSPM reads any bytes as a SentencePiece file.
+func FuzzSPM(f *testing.F) {
+	m := tinySPM()
+	m.pieces, m.scores, m.types = m.pieces[250:], m.scores[250:], m.types[250:]
+	f.Add(m.encode())
+	m.kind, m.charsmap = spmUnigram, []byte{4, 0, 0, 0, 0, 4, 0, 0, 'x', 0}
+	f.Add(m.encode())
+	f.Fuzz(func(t *testing.T, data []byte) {
+		m, err := parseSPM(data)
+		if err != nil {
+			return
+		}
+		keys, err := m.keys(&spmConfig{added: map[int]spmAdded{}}, 0)
+		require.NoError(t, err)
+		tok, err := fromKeys("fuzz.model", keys)
+		if err != nil || m.beyondGGUF(tok) != nil {
+			return
+		}
+		checkStream(t, tok, tok.Encode("hell  é\xff", EncodeOptions{AddSpecial: true, ParseSpecial: true}))
+	})
+}

@@ -32,15 +32,26 @@ type jsonAdded struct {
 	Special    bool   `json:"special"`
 }
 
-// FromDir builds the tokenizer of a checkpoint folder from its tokenizer.json, and from tokenizer_config.json,
-// generation_config.json and config.json where they are there.
+// FromDir builds the tokenizer of a checkpoint folder from its tokenizer.json, or where there is none from its SentencePiece
+// file, and from added_tokens.json, tokenizer_config.json, generation_config.json and config.json where they are there.
 func FromDir(dir string) (*Tokenizer, error) {
 	data, err := readJSON(dir, "tokenizer.json")
 	if err != nil {
 		return nil, err
 	}
 	if data == nil {
-		return nil, fmt.Errorf("%s: tokenizer.json is missing; other tokenizer files are not supported", dir)
+		path, data, err := findSPM(dir)
+		if err != nil {
+			return nil, err
+		}
+		if data == nil {
+			return nil, fmt.Errorf("%s: %w", dir, errNoTokenizer)
+		}
+		t, _, err := fromSPM(dir, path, data, 0)
+		if err != nil {
+			return nil, err
+		}
+		return t.configured(dir)
 	}
 	config, err := readJSON(dir, "tokenizer_config.json")
 	if err != nil {
@@ -50,6 +61,11 @@ func FromDir(dir string) (*Tokenizer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", dir, err)
 	}
+	return t.configured(dir)
+}
+
+// configured adds the ids that end an answer by the folder's configuration of the model.
+func (t *Tokenizer) configured(dir string) (*Tokenizer, error) {
 	var named []int32
 	for _, name := range []string{"generation_config.json", "config.json"} {
 		data, err := readJSON(dir, name)

@@ -1,6 +1,6 @@
 // Package tokenizer turns text into token ids and back: byte-level BPE (Llama 3, Qwen, SmolLM2, Mistral Nemo, GPT-2),
 // SentencePiece-style BPE with byte fallback (Llama 2, Mistral, Phi-3, Gemma) and unigram (T5). A Tokenizer is built from
-// GGUF metadata (FromGGUF) or from a tokenizer.json (FromJSON, FromDir).
+// GGUF metadata (FromGGUF), from a tokenizer.json (FromJSON), or from a folder with one or with a SentencePiece file (FromDir).
 //
 // Text passes through these stages, each named as tokenizer.json names them:
 //

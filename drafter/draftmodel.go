@@ -3,7 +3,6 @@ package drafter
 import (
 	"fmt"
 
-	"quickdraft/internal/detmath"
 	"quickdraft/kvcache"
 	"quickdraft/model"
 	"quickdraft/sample"
@@ -216,7 +215,7 @@ func (c *chain) guess(row []float32) (id int32, ok bool, err error) {
 		id, err = r.Sampler.Sample(row, c.hist)
 		belief := 0.0
 		if err == nil && (r.Budget.MinP > 0 || r.Budget.MinReach > 0) {
-			belief = probability(row, id)
+			belief = r.Sampler.Probability(row, id)
 		}
 		if err != nil || belief < r.Budget.MinP {
 			return 0, false, err
@@ -252,17 +251,6 @@ func (c *chain) add(id int32, q *sample.Dist, belief float64) {
 	if c.match != nil {
 		c.match.Accept(id)
 	}
-}
-
-// probability is the softmax of a row at one id.
-func probability(row []float32, id int32) float64 {
-	sum := 0.0
-	for _, x := range row {
-		if d := float64(x) - float64(row[id]); d > -30 {
-			sum += detmath.Exp(d)
-		}
-	}
-	return 1 / sum
 }
 
 // Propose grows all trees side by side. A request that the draft cannot follow gets fewer guesses, or none.

@@ -1,6 +1,10 @@
 package drafter
 
-import "slices"
+import (
+	"slices"
+
+	"quickdraft/sample"
+)
 
 // maxFront bounds the nodes that one step of the draft goes on from.
 const maxFront = 4
@@ -15,7 +19,7 @@ type growth struct {
 	commit []int32   // rows of the last pass that become part of the stem
 	reach  []float64 // (nodes) probability that the node is accepted
 	stem   int32     // last node whose keys and values the cache holds as committed; -1: none
-	top    []ranked
+	top    []sample.Ranked
 }
 
 func (g *growth) begin() {
@@ -38,17 +42,17 @@ func (g *growth) sprout(r *Round, node int32, row []float32, of *rows, best bool
 	if depth >= r.Budget.Depth {
 		return
 	}
-	g.top = top(g.top, row, max(1, r.Budget.Branch))
+	g.top = of.ranker.Top(g.top, row, max(1, r.Budget.Branch))
 	for i, c := range g.top {
-		if r.Tree.Len() >= r.Budget.Nodes || c.p < r.Budget.MinP {
+		if r.Tree.Len() >= r.Budget.Nodes || c.P < r.Budget.MinP {
 			return
 		}
-		reach := float64(g.reachOf(node) * r.Budget.trust(c.p, false))
+		reach := float64(g.reachOf(node) * r.Budget.trust(c.P, false))
 		if !(best && i == 0) && reach < r.Budget.MinNode {
 			continue
 		}
-		at := r.Tree.Add(of.id(int(c.col)), node, nil)
-		r.Tree.Belief[at] = c.p
+		at := r.Tree.Add(of.id(int(c.Index)), node, nil)
+		r.Tree.Belief[at] = c.P
 		g.reach = append(g.reach, reach)
 	}
 }

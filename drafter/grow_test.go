@@ -53,8 +53,8 @@ func TestTreesAreWhatTheDraftThinks(t *testing.T) {
 				for parent, ids := range children {
 					require.LessOrEqual(rt, len(ids), branch)
 					row := lastRow(t, check, append(slices.Clone(r.IDs), path(r.Tree, parent)...))
-					for k, c := range top(nil, row, len(ids)) {
-						require.Equal(rt, c.col, ids[k], "child %d of node %d", k, parent)
+					for k, c := range new(sample.Ranker).Top(nil, row, len(ids)) {
+						require.Equal(rt, c.Index, ids[k], "child %d of node %d", k, parent)
 					}
 				}
 				last := rapid.Int32Range(-1, int32(r.Tree.Len())-1).Draw(rt, "accepted")
@@ -68,22 +68,6 @@ func TestTreesAreWhatTheDraftThinks(t *testing.T) {
 		}
 		require.Equal(rt, d.cache.Blocks(), d.cache.FreeBlocks())
 	})
-}
-
-func TestTopRanksARow(t *testing.T) {
-	row := []float32{1, 3, 2, 3, -40, 2.5}
-	got := top(nil, row, 3)
-	require.Equal(t, []int32{1, 3, 5}, []int32{got[0].col, got[1].col, got[2].col}, "the lower column wins a tie")
-	require.InDelta(t, 0.32157, got[0].p, 1e-4)
-	require.InDelta(t, got[0].p*0.60653, got[2].p, 1e-4)
-	require.Len(t, top(nil, row, 10), 6)
-	require.Empty(t, top(got, nil, 2))
-	require.Empty(t, top(got, row, 0))
-	sum := 0.0
-	for _, c := range top(nil, row, 6) {
-		sum += c.p
-	}
-	require.InDelta(t, 1, sum, 1e-9)
 }
 
 // TestATreeStopsWhereStepsDoNotPay asks for more belief than the draft has.

@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"quickdraft/model"
+	"quickdraft/sample"
 )
 
 // shortlistRoom is how many tokens of prompts and answers a shortlist holds besides its first ones.
@@ -18,6 +19,7 @@ type rows struct {
 	tr     *Translation
 	short  *model.Shortlist
 	row    []float32 // (target's Vocab) logits in the target's numbering; nil when the draft's rows are that already
+	ranker sample.Ranker
 }
 
 // target is a row in the target's numbering, valid until the next call.

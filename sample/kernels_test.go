@@ -215,6 +215,7 @@ func TestRanker(t *testing.T) {
 			for i, e := range got {
 				require.Equal(t, want[i+1].ID, e.Index)
 				require.InEpsilon(t, math.Exp(want[i+1].Logprob), e.P, 3e-4)
+				require.Equal(t, e.P, s.Probability(row, e.Index))
 			}
 			require.Equal(t, got[0].Index, r.Argmax(row))
 		}
@@ -227,6 +228,7 @@ func TestRanker(t *testing.T) {
 	for _, bad := range [][]float32{nil, {1, inf}, {float32(math.NaN()), 2}, {-inf, -inf}} {
 		require.Empty(t, r.Top(dst, bad, 2))
 		require.EqualValues(t, -1, r.Argmax(bad))
+		require.Zero(t, mustNew(t, 2, nil).Probability(bad, 0))
 	}
 	require.Empty(t, r.Top(dst, row, 0))
 	require.Equal(t, []Ranked{{1, 0.5}, {2, 0.5}}, r.Top(dst, []float32{-inf, 3, 3}, 3))

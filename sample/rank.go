@@ -3,6 +3,8 @@ package sample
 import (
 	"cmp"
 	"slices"
+
+	"quickdraft/internal/detmath"
 )
 
 // Ranked is an entry of a row of logits with its share of the softmax.
@@ -40,11 +42,18 @@ func (r *Ranker) Top(dst []Ranked, row []float32, n int) []Ranked {
 	slices.SortStableFunc(dst, func(a, b Ranked) int { return cmp.Compare(row[b.Index], row[a.Index]) })
 	dst = dst[:min(n, len(dst))]
 	for i := range dst {
-		x := row[dst[i].Index : dst[i].Index+1]
-		c.kernels.weights(c.w, c.sums, x, c.top, 1)
-		dst[i].P = c.w[0] / sum
+		dst[i].P = detmath.Exp(float64(row[dst[i].Index])-c.top) / sum
 	}
 	return dst
+}
+
+// Probability returns the softmax of the raw logits at a token, as exact as Ranker's, and 0 for a row that Sample refuses.
+func (s *Sampler) Probability(logits []float32, id int32) float64 {
+	c := &s.w.cand
+	if s.checkRow(len(logits)) != nil || c.load(logits[:s.vocab]) != nil {
+		return 0
+	}
+	return detmath.Exp(float64(logits[id])-c.top) / c.softmaxSum()
 }
 
 // softmaxSum is the sum of a row's weights without its negligible blocks. The weights themselves are not kept.

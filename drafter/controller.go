@@ -106,9 +106,12 @@ func (c *Controller) Limits(s *Stream, b *Budget) {
 	}
 }
 
-// Drafted reports one call of a drafter: the steps that it took (levels of the deepest tree where it takes none; 0: it
+// Drafted is DraftedBy of the only drafter.
+func (c *Controller) Drafted(steps, lag int, seconds float64) { c.DraftedBy(0, steps, lag, seconds) }
+
+// DraftedBy reports one call of drafter i: the steps that it took (levels of the deepest tree where it takes none; 0: it
 // proposed nothing), and the tokens that its sessions had to catch up with.
-func (c *Controller) Drafted(i, steps, lag int, seconds float64) {
+func (c *Controller) DraftedBy(i, steps, lag int, seconds float64) {
 	p := &c.parts[i]
 	if steps > 0 {
 		p.answer += float64(slow * (1 - p.answer))
@@ -145,9 +148,14 @@ func (c *Controller) Walked(s *Stream, t *Tree, path []int32) {
 	a.beliefs.learn(t, path)
 }
 
-// Judged reports how a stream's tree fared: its nodes and levels, how many levels were accepted, and how many the drafter
-// was allowed: those that it left out count as not accepted, because a plan gains nothing from them.
-func (c *Controller) Judged(s *Stream, nodes, levels, accepted, allowed int) {
+// Judged reports how a stream's tree fared: its nodes and levels, and how many levels were accepted.
+func (c *Controller) Judged(s *Stream, nodes, levels, accepted int) {
+	c.JudgedOf(s, nodes, levels, accepted, levels)
+}
+
+// JudgedOf is Judged of a drafter that was allowed more levels: those that it left out count as not accepted, because a
+// plan gains nothing from them.
+func (c *Controller) JudgedOf(s *Stream, nodes, levels, accepted, allowed int) {
 	if levels < 1 {
 		return
 	}

@@ -68,10 +68,10 @@ func (m simulation) run(t *testing.T, fixed int) (seconds float64, c *Controller
 		pass, draft := m.pass(width)*jitter(), m.level*float64(depth)*jitter()
 		seconds += pass + draft
 		if asked {
-			c.Drafted(0, depth, 0, draft)
+			c.Drafted(depth, 0, draft)
 		}
 		for k, s := range active {
-			c.Judged(s, levels[k], levels[k], accepted[k], levels[k])
+			c.Judged(s, levels[k], levels[k], accepted[k])
 			done[k] += accepted[k] + 1
 		}
 		total += committed
@@ -235,8 +235,8 @@ func TestTheSurerStreamGetsTheGuesses(t *testing.T) {
 	}
 	good, bad := NewStream(), NewStream()
 	for range 20 {
-		c.Judged(good, 4, 4, 4, 4)
-		c.Judged(bad, 4, 4, 0, 4)
+		c.Judged(good, 4, 4, 4)
+		c.Judged(bad, 4, 4, 0)
 	}
 	good.Room, bad.Room = 50, 50
 	c.Plan([]*Stream{bad, good}, 0, 0)
@@ -266,9 +266,9 @@ func TestPlanningAllocatesNothing(t *testing.T) {
 			s.Room = 20
 		}
 		c.Plan(streams, 0, 0)
-		c.Drafted(0, 3, 0, 1e-3)
+		c.Drafted(3, 0, 1e-3)
 		for _, s := range streams {
-			c.Judged(s, 3, 3, 2, 3)
+			c.Judged(s, 3, 3, 2)
 		}
 		c.Passed(12, 3, 9, 50e-3, 1e-3, 0)
 	}))

@@ -129,19 +129,16 @@ func (e *Engine) planGuesses(decoding []*run) {
 		if r.spec.stream == nil {
 			r.spec.stream = drafter.NewStream()
 		}
+		if n := min(e.forced(r), e.room(r)); n > 0 {
+			r.spec.budget = drafter.Budget{Nodes: n, Depth: n, MinP: o.PMin, Branch: o.Branch}
+			k.c.All(r.spec.stream)
+			r.spec.stream.Offers = nil
+			continue
+		}
 		r.spec.stream.Room, r.spec.stream.Lag = e.room(r), len(r.ids)-r.spec.asked
 		k.streams = append(k.streams, r.spec.stream)
 	}
 	if len(k.streams) == 0 {
-		return
-	}
-	if o.Fixed > 0 {
-		for _, r := range decoding {
-			if e.speculates(r) {
-				n := min(o.Fixed, e.room(r))
-				r.spec.budget = drafter.Budget{Nodes: n, Depth: n, MinP: o.PMin, Branch: o.Branch}
-			}
-		}
 		return
 	}
 	e.preview(decoding)
@@ -149,7 +146,7 @@ func (e *Engine) planGuesses(decoding []*run) {
 	defer k.mu.Unlock()
 	k.c.Plan(k.streams, len(decoding)-len(k.streams), e.promptTokens())
 	for _, r := range decoding {
-		if s := r.spec.stream; s != nil && s.Guesses > 0 && e.speculates(r) {
+		if s := r.spec.stream; e.decides(r) && s.Guesses > 0 {
 			b := &r.spec.budget
 			*b = drafter.Budget{Nodes: min(s.Guesses, s.Room), Depth: min(s.Depth, s.Room), MinP: o.PMin}
 			if k.c.Limits(s, b); o.Branch > 0 {
@@ -162,6 +159,17 @@ func (e *Engine) planGuesses(decoding []*run) {
 	}
 }
 
+// forced returns the guesses that r has in every round, 0 where the controller decides.
+func (e *Engine) forced(r *run) int {
+	if r.SpecFixed > 0 {
+		return r.SpecFixed
+	}
+	return e.opts.Spec.Fixed
+}
+
+// decides reports whether the controller decides for r.
+func (e *Engine) decides(r *run) bool { return e.speculates(r) && e.forced(r) == 0 }
+
 // preview asks instant drafters what they propose, after the controller has heard what became of what they proposed last.
 func (e *Engine) preview(decoding []*run) {
 	k := &e.control
@@ -171,7 +179,7 @@ func (e *Engine) preview(decoding []*run) {
 	rounds := e.rounds[:0]
 	k.mu.Lock()
 	for _, r := range decoding {
-		if !e.speculates(r) {
+		if !e.decides(r) {
 			continue
 		}
 		s := &r.spec
@@ -193,7 +201,7 @@ func (e *Engine) preview(decoding []*run) {
 	e.rounds = rounds
 	k.union.Preview(rounds)
 	for _, r := range decoding {
-		if r.spec.session != nil && e.speculates(r) {
+		if e.decides(r) {
 			r.spec.offers = k.union.Offers(r.spec.offers[:0], r.spec.session)
 			r.spec.stream.Offers = r.spec.offers
 		}
@@ -241,7 +249,11 @@ func (e *Engine) drafted(decoding []*run, took time.Duration) {
 			continue
 		}
 		steps := e.rounds[i].Steps
-		r.stats.Spec.Steps, e.specTotals.Steps = r.stats.Spec.Steps+steps, e.specTotals.Steps+steps
+		for _, s := range []*SpecStats{&r.stats.Spec, &e.specTotals} {
+			if steps > 0 {
+				s.Asks, s.Steps = s.Asks+1, s.Steps+steps
+			}
+		}
 		if i++; steps > 0 || k.c.Models(r.spec.stream) {
 			lag = max(lag, len(r.ids)-r.spec.asked)
 			first = first || r.spec.asked == 0
@@ -256,7 +268,7 @@ func (e *Engine) drafted(decoding []*run, took time.Duration) {
 			if first && lag > 0 {
 				k.late = max(k.late, time.Duration((c.Seconds-k.c.PartSeconds(i, c.Steps))*float64(time.Second)))
 			}
-			k.c.Drafted(i, c.Steps, lag, c.Seconds)
+			k.c.DraftedBy(i, c.Steps, lag, c.Seconds)
 		}
 	}
 }
@@ -264,7 +276,7 @@ func (e *Engine) drafted(decoding []*run, took time.Duration) {
 // prune leaves of every tree what is worth its share of the pass.
 func (e *Engine) prune(decoding []*run) {
 	k := &e.control
-	if k.c == nil || e.opts.Spec.Fixed > 0 {
+	if k.c == nil {
 		return
 	}
 	width := len(decoding)
@@ -275,7 +287,7 @@ func (e *Engine) prune(decoding []*run) {
 	defer k.mu.Unlock()
 	for _, r := range decoding {
 		r.spec.levels = r.spec.tree.Levels()
-		if n := r.spec.tree.Len(); n > 0 && r.spec.stream != nil {
+		if n := r.spec.tree.Len(); n > 0 && e.decides(r) {
 			k.c.Trim(r.spec.stream, &r.spec.tree, width-n)
 			width += r.spec.tree.Len() - n
 		}
@@ -285,7 +297,7 @@ func (e *Engine) prune(decoding []*run) {
 // judged tells the controller how a tree fared that was walked to its end.
 func (e *Engine) judged(r *run) {
 	k := &e.control
-	if k.c == nil || r.spec.stream == nil {
+	if k.c == nil || r.spec.stream == nil || r.SpecFixed > 0 {
 		return
 	}
 	t, levels := &r.spec.tree, 0
@@ -300,7 +312,7 @@ func (e *Engine) judged(r *run) {
 	if r.spec.levels == t.Levels() {
 		allowed = r.spec.budget.Depth
 	}
-	k.c.Judged(r.spec.stream, t.Len(), levels, len(r.spec.path), allowed)
+	k.c.JudgedOf(r.spec.stream, t.Len(), levels, len(r.spec.path), allowed)
 	k.c.Walked(r.spec.stream, t, r.spec.path)
 }
 

@@ -45,6 +45,7 @@ type Request struct {
 	Priority  int           // higher goes first; equal priorities in order of arrival
 	NoSpec    bool          // no guesses for this request
 	SpecMax   int           // guesses a round at most, below what the engine allows; 0: as the engine does
+	SpecFixed int           // guesses in every round, up to what the engine allows, whether they pay or not; 0: as the engine does
 
 	// Matcher restricts the answer's tokens; nil allows all. It moves along with the answer, so no two requests share one.
 	Matcher drafter.Matcher
@@ -148,6 +149,9 @@ func (e *Engine) validate(req *Request) error {
 	}
 	if n, limit := len(req.Prompt), e.contextLen; n >= limit && req.MaxTokens != 0 || n > limit {
 		return fmt.Errorf("prompt: %d tokens do not fit a context of %d that must also hold the answer", n, limit)
+	}
+	if n := e.opts.Spec.NMax; req.SpecFixed < 0 || req.SpecFixed > n {
+		return fmt.Errorf("speculation: %d fixed guesses a round asked for, want 0 (as the engine does) to %d", req.SpecFixed, n)
 	}
 	if req.SpecMax < 0 || req.SpecMax > maxGuesses {
 		return fmt.Errorf("speculation: at most %d guesses a round asked for, want 0 (as the engine does) to %d", req.SpecMax, maxGuesses)

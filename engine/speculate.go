@@ -81,7 +81,9 @@ type SpecStats struct {
 	Failed   int   // rounds without a guess because the drafter reported an error
 	PerDepth []int // accepted guesses by depth, from 1
 	Offered  []int // rounds with a guess at a depth, from 1
-	Steps    int   // passes of a draft model
+	Widths   []int // rounds by the guesses that were verified, from 1
+	Asks     int   // times that a draft model was asked for guesses
+	Steps    int   // passes of a draft model that this took
 	Lossy    bool  // lenience below 1 was in force
 }
 
@@ -361,6 +363,10 @@ func (e *Engine) countRound(r *run, t *drafter.Tree) {
 		s.Rounds++
 		s.Drafted += t.Len()
 		s.Lossy = e.opts.Spec.Lenience < 1
+		for len(s.Widths) < t.Len() {
+			s.Widths = append(s.Widths, 0)
+		}
+		s.Widths[t.Len()-1]++
 		for len(s.Offered) < levels {
 			s.Offered = append(s.Offered, 0)
 		}
@@ -379,7 +385,7 @@ func (e *Engine) SpecTotals() SpecStats {
 
 // clone returns a copy that later passes do not write to.
 func (s SpecStats) clone() SpecStats {
-	s.PerDepth, s.Offered = slices.Clone(s.PerDepth), slices.Clone(s.Offered)
+	s.PerDepth, s.Offered, s.Widths = slices.Clone(s.PerDepth), slices.Clone(s.Offered), slices.Clone(s.Widths)
 	return s
 }
 

@@ -29,5 +29,5 @@ func (s *passStats) add(p *plan, schedule, forward, sample time.Duration) {
 
 // makeRoom lets guesses of all depths be counted without allocating.
 func (s *SpecStats) makeRoom(depth int) {
-	s.PerDepth, s.Offered = make([]int, 0, depth), make([]int, 0, depth)
+	s.PerDepth, s.Offered, s.Widths = make([]int, 0, depth), make([]int, 0, depth), make([]int, 0, depth)
 }

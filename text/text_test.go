@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"quickdraft/internal/golden"
 	"quickdraft/modelfile/gguf"
 	"quickdraft/text/chat"
 )
@@ -40,6 +41,27 @@ func TestTemplateOfAnotherType(t *testing.T) {
 	x, err := Open(tinyFile(t, nil))
 	require.NoError(t, err)
 	require.Nil(t, x.Template)
+}
+
+// TestTemplateThatDoesNotCompile wants an error at load, from whichever place the template comes, that names the file.
+func TestTemplateThatDoesNotCompile(t *testing.T) {
+	const broken = "{% for m in messages %}{{ m.content }"
+	path := tinyFile(t, broken)
+	_, err := Open(path)
+	require.ErrorContains(t, err, path)
+	require.ErrorContains(t, err, "line 1")
+
+	model := golden.Read(t, filepath.Join(golden.Dir(t, "tokenizers"), "smollm2", "tokenizer.json.gz"))
+	for name, data := range map[string]string{
+		"chat_template.jinja": broken, "tokenizer_config.json": `{"chat_template": "{% for m in messages %}{{ m.content }"}`,
+	} {
+		dir := t.TempDir()
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "tokenizer.json"), model, 0o600))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(data), 0o600))
+		_, err := Open(dir)
+		require.ErrorContains(t, err, dir, name)
+		require.ErrorContains(t, err, "line 1", name)
+	}
 }
 
 func TestTemplateFileThatCannotBeRead(t *testing.T) {

@@ -1,0 +1,79 @@
+package model
+
+import (
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"quickdraft/modelfile/gguf"
+	"quickdraft/tensor"
+)
+
+// turned is what a rope makes of a head of ones at a position.
+func turned(r *tensor.Rope, pos int32) []float32 {
+	pool := tensor.NewPool(1)
+	defer pool.Close()
+	x := tensor.NewF32(1, tinyHeadDim)
+	for i := range x.Data {
+		x.Data[i] = 1
+	}
+	tensor.NewCPU(pool, 1, tinyHeadDim).Rope(x, tinyHeadDim, []int32{pos}, r)
+	return x.Data
+}
+
+// TestRopeFarOut compares heads at far positions with the rule in float64. The stretch of Llama 3 comes from metadata or
+// from rope_freqs.weight, which wins over any metadata beside it.
+func TestRopeFarOut(t *testing.T) {
+	const theta = 500000
+	r := Rope{Kind: "llama3", Dim: tinyHeadDim, Theta: theta, Factor: 32, OrigLen: 8192, LowFreq: 1, HighFreq: 4}
+	divisors := llama3Divisors(&r)
+	metadata := func(f *tinyFile) {
+		f.set("llama.rope.freq_base", float32(theta))
+		f.set("llama.rope.scaling.type", "llama3")
+		f.set("llama.rope.scaling.factor", float32(32))
+		f.set("llama.rope.scaling.original_context_length", uint32(8192))
+		f.set("llama.rope.scaling.low_freq_factor", float32(1))
+		f.set("llama.rope.scaling.high_freq_factor", float32(4))
+	}
+	tensorOf := func(values ...float32) func(f *tinyFile) {
+		return func(f *tinyFile) {
+			f.set("llama.rope.freq_base", float32(theta))
+			f.tensors = append(f.tensors, tinyTensor{"rope_freqs.weight", gguf.TypeF32, []int{len(values)}, floats(values...)})
+		}
+	}
+	ones := make([]float32, tinyHeadDim/2)
+	for i := range ones {
+		ones[i] = 1
+	}
+	for name, c := range map[string]struct {
+		changes  []func(f *tinyFile)
+		divisors []float32
+	}{
+		"metadata":                {[]func(f *tinyFile){metadata}, divisors},
+		"tensor":                  {[]func(f *tinyFile){tensorOf(divisors...)}, divisors},
+		"tensor and metadata":     {[]func(f *tinyFile){metadata, tensorOf(divisors...)}, divisors},
+		"tensor against metadata": {[]func(f *tinyFile){metadata, tensorOf(ones...)}, ones},
+		"tensor against another stretch": {[]func(f *tinyFile){func(f *tinyFile) {
+			f.set("llama.rope.scaling.type", "linear")
+			f.set("llama.rope.scaling.factor", float32(8))
+		}, tensorOf(divisors...)}, divisors},
+	} {
+		f := tinyGGUF("llama", gguf.TypeF32)
+		for _, change := range c.changes {
+			change(f)
+		}
+		m := loadModel(t, f.write(t), Options{MaxBatch: 1})
+		table := m.arch.(*llama).rope
+		for _, pos := range []int32{0, 10, 2000, 6000, 20000} {
+			got := turned(&table, pos)
+			for i, d := range c.divisors {
+				angle := float64(pos) * math.Pow(theta, -float64(2*i)/tinyHeadDim) / float64(d)
+				sin, cos := math.Sincos(angle)
+				off := 4e-7*angle + 1e-6 // frequencies are float32, as everywhere
+				require.InDelta(t, cos-sin, got[i], 2*off, "%s: position %d, frequency %d", name, pos, i)
+				require.InDelta(t, cos+sin, got[i+tinyHeadDim/2], 2*off, "%s: position %d, frequency %d", name, pos, i)
+			}
+		}
+	}
+}

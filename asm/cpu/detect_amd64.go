@@ -4,8 +4,10 @@ import "github.com/klauspost/cpuid/v2"
 
 // detect returns the bit set of present levels. cpuid reports AVX and the AVX-512 features only when XCR0 says that the
 // operating system saves YMM, respectively opmask and ZMM, state.
-func detect() uint8 {
-	has := cpuid.CPU.Supports
+func detect() uint8 { return levelsOf(cpuid.CPU.Supports) }
+
+// levelsOf returns the bit set of levels whose features has reports.
+func levelsOf(has func(...cpuid.FeatureID) bool) uint8 {
 	set := uint8(1 << Go)
 	if !has(cpuid.AVX, cpuid.AVX2, cpuid.FMA3, cpuid.F16C, cpuid.BMI2) {
 		return set

@@ -2,7 +2,6 @@ package model
 
 import (
 	"fmt"
-	"math"
 	"strings"
 
 	"quickdraft/kvcache"
@@ -309,7 +308,7 @@ func (p *pass) keepWanted(x tensor.F32) {
 
 // mark notes, when tracing, that x after a layer holds values that are not numbers.
 func (p *pass) mark(layer int, x tensor.F32) {
-	if p.tracing && layer < p.firstNaN && !finite(x.Data) {
+	if p.tracing && layer < p.firstNaN && !p.cpu.Finite(x.Data) {
 		p.firstNaN = layer
 	}
 }
@@ -317,22 +316,11 @@ func (p *pass) mark(layer int, x tensor.F32) {
 // badRows are the tokens whose logits are NaN or infinite; nil when there are none.
 func (p *pass) badRows() (rows []int32) {
 	for i := range p.logits.Rows {
-		if !finite(p.logits.Row(i)) {
+		if !p.cpu.Finite(p.logits.Row(i)) {
 			rows = append(rows, p.want[i])
 		}
 	}
 	return rows
-}
-
-// finite says whether all values are numbers: others have all bits of the exponent set.
-func finite(x []float32) bool {
-	const exponent = 0x7f800000
-	for _, v := range x {
-		if math.Float32bits(v)&exponent == exponent {
-			return false
-		}
-	}
-	return true
 }
 
 // rowsOf is rows [from, from+n) of x.

@@ -17,6 +17,7 @@ type CPU struct {
 	flat   flatTask
 	attend attendTask
 	tables ropeTables
+	tops   [topsBlocks]float32
 	watch  *Watch // nil: nobody looks on
 }
 

@@ -29,6 +29,8 @@ type kernelSet struct {
 	scoresF32  []func(dst *float32, dstStride int, q *float32, k *float32, blocks *int32, nBlocks, blockStride, dim int)
 	addRowsF32 []func(dst *float32, dstStride int, e *float32, eStride int, v *float32, vStride, nRows, n int)
 
+	tops func(tops, x *float32, n int) uint32 // counts in blocks of 128
+
 	decodeKeys8, decodeValues8 func(dst *float32, codes *int8, scales *uint16, dim int)
 }
 

@@ -15,7 +15,7 @@ func assembly() []*kernelSet {
 			softcap: avx512.Softcap, sumSquares: avx512.SumSquares, mulWeights: avx512.MulWeights, rotate: avx512.Rotate,
 			softmax: avx512.Softmax, scores: avx512.Scores[:], addRows: avx512.AddRows[:],
 			scoresF32: avx512.ScoresF32[:], addRowsF32: avx512.AddRowsF32[:],
-			decodeKeys8: avx512.DecodeKeys8, decodeValues8: avx512.DecodeValues8,
+			tops: avx512.Tops, decodeKeys8: avx512.DecodeKeys8, decodeValues8: avx512.DecodeValues8,
 		},
 		{
 			level: cpu.AVX2,
@@ -23,7 +23,7 @@ func assembly() []*kernelSet {
 			softcap: avx2.Softcap, sumSquares: avx2.SumSquares, mulWeights: avx2.MulWeights, rotate: avx2.Rotate,
 			softmax: avx2.Softmax, scores: avx2.Scores[:], addRows: avx2.AddRows[:],
 			scoresF32: avx2.ScoresF32[:], addRowsF32: avx2.AddRowsF32[:],
-			decodeKeys8: avx2.DecodeKeys8, decodeValues8: avx2.DecodeValues8,
+			tops: avx2.Tops, decodeKeys8: avx2.DecodeKeys8, decodeValues8: avx2.DecodeValues8,
 		},
 	}
 }

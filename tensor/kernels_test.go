@@ -276,7 +276,7 @@ func TestEveryKernelIsAssembly(t *testing.T) {
 			}
 		}
 	}
-	require.Equal(t, 2*12+4*8+4*6, cells)
+	require.Equal(t, 2*13+4*8+4*6, cells)
 	require.True(t, cpu.Active(pickKernels().level))
 	require.Equal(t, cpu.Best() == cpu.Go, pickKernels().level == cpu.Go)
 }

@@ -20,6 +20,7 @@ type SpecOptions struct {
 	Tokens      int      // answer length at most
 	Streams     int      // requests at once
 	Temperature float64
+	Fixed       []int // fixed numbers of guesses to run beside the controller
 	Encode      func(prompt string) ([]int32, error)
 	EOG         []int32
 	Note        func(line string) // progress; may be nil
@@ -27,25 +28,37 @@ type SpecOptions struct {
 
 // SpecRow is one kind of prompt.
 type SpecRow struct {
-	Kind         string    `json:"kind"`
-	Plain        float64   `json:"plain_tokens_per_second"`
-	With         float64   `json:"tokens_per_second"`
-	Ratio        float64   `json:"ratio"`
-	Rounds       int       `json:"rounds"`
-	Drafted      int       `json:"draft_n"`
-	Accepted     int       `json:"draft_n_accepted"`
-	AcceptedAt   []float64 `json:"accepted_per_position"` // share of the guesses at a position that became part of the answer
-	MeanAccepted float64   `json:"mean_accepted_length"`  // tokens a round of guesses gave, the target's own included
-	PerPass      float64   `json:"tokens_per_pass"`
-	Predicted    float64   `json:"predicted_tokens_per_second"`
-	Error        float64   `json:"prediction_error"` // predicted over measured, less 1
-	Identical    int       `json:"identical_answers"`
-	Answers      int       `json:"answers"`
+	Kind         string     `json:"kind"`
+	Plain        float64    `json:"plain_tokens_per_second"`
+	With         float64    `json:"tokens_per_second"`
+	Ratio        float64    `json:"ratio"`
+	Rounds       int        `json:"rounds"`
+	Drafted      int        `json:"draft_n"`
+	Accepted     int        `json:"draft_n_accepted"`
+	AcceptedAt   []float64  `json:"accepted_per_position"` // share of the guesses at a position that became part of the answer
+	MeanAccepted float64    `json:"mean_accepted_length"`  // tokens a round of guesses gave, the target's own included
+	PerPass      float64    `json:"tokens_per_pass"`
+	Predicted    float64    `json:"predicted_tokens_per_second"`
+	Error        float64    `json:"prediction_error"` // predicted over measured, less 1
+	Identical    int        `json:"identical_answers"`
+	Answers      int        `json:"answers"`
+	Fixed        []FixedRun `json:"fixed,omitempty"`
+	AgainstBest  float64    `json:"controller_over_best_fixed,omitempty"` // of these and of no guesses
 
-	plainTime, time         time.Duration
-	plainTokens, tokens     int
-	accepted, offered       []int
-	predictedTime, expected float64
+	plainTime, time     time.Duration
+	plainTokens, tokens int
+	accepted, offered   []int
+	widths              []int // rounds by guesses verified, from 1
+	asks, steps         int   // of a draft model
+}
+
+// FixedRun is the same prompts with a fixed number of guesses in every round.
+type FixedRun struct {
+	Guesses         int     `json:"guesses"`
+	TokensPerSecond float64 `json:"tokens_per_second"`
+
+	tokens int
+	time   time.Duration
 }
 
 // SpecResult is the whole comparison.
@@ -91,6 +104,12 @@ func Speculation(ctx context.Context, e *engine.Engine, o SpecOptions) (*SpecRes
 	return res, nil
 }
 
+// mode is how requests run: without guesses, as the controller decides, or with a fixed number.
+type mode struct {
+	plain bool
+	fixed int
+}
+
 // both runs some prompts with and without guesses, the order changing from group to group.
 func (o *SpecOptions) both(ctx context.Context, e *engine.Engine, row *SpecRow, group []string, n int) error {
 	var ids [][]int32
@@ -101,22 +120,30 @@ func (o *SpecOptions) both(ctx context.Context, e *engine.Engine, row *SpecRow, 
 		}
 		ids = append(ids, prompt)
 	}
-	if _, _, err := o.run(ctx, e, ids, true, 0); err != nil { // both find the prompt in the cache
+	if _, _, err := o.run(ctx, e, ids, mode{plain: true}, 0); err != nil { // all find the prompt in the cache
 		return err
 	}
-	var answers [2][][]int32
-	for i := range 2 {
-		plain := (n+i)%2 == 0
-		out, stats, err := o.run(ctx, e, ids, plain, o.Tokens)
+	modes := []mode{{plain: true}, {}}
+	for _, n := range o.Fixed {
+		modes = append(modes, mode{fixed: n})
+	}
+	answers := make([][][]int32, len(modes))
+	for i := range modes {
+		at := (n + i) % len(modes)
+		out, stats, err := o.run(ctx, e, ids, modes[at], o.Tokens)
 		if err != nil {
 			return err
 		}
-		row.count(stats, plain)
-		answers[i] = out
+		row.count(stats, modes[at])
+		answers[at] = out
 	}
 	for i := range ids {
 		row.Answers++
-		if slices.Equal(answers[0][i], answers[1][i]) {
+		same := true
+		for _, other := range answers[1:] {
+			same = same && slices.Equal(answers[0][i], other[i])
+		}
+		if same {
 			row.Identical++
 		}
 	}
@@ -124,13 +151,13 @@ func (o *SpecOptions) both(ctx context.Context, e *engine.Engine, row *SpecRow, 
 }
 
 // run answers the prompts at once.
-func (o *SpecOptions) run(ctx context.Context, e *engine.Engine, ids [][]int32, plain bool, tokens int) (out [][]int32, stats []engine.Stats, err error) {
+func (o *SpecOptions) run(ctx context.Context, e *engine.Engine, ids [][]int32, m mode, tokens int) (out [][]int32, stats []engine.Stats, err error) {
 	p := sample.Default()
 	p.Temperature = o.Temperature
 	var tickets []*engine.Ticket
 	for i, prompt := range ids {
 		p.Seed = uint64(i + 1)
-		t, err := e.Submit(ctx, engine.Request{Prompt: prompt, MaxTokens: tokens, Sampling: p, EOG: o.EOG, NoSpec: plain})
+		t, err := e.Submit(ctx, engine.Request{Prompt: prompt, MaxTokens: tokens, Sampling: p, EOG: o.EOG, NoSpec: m.plain, SpecFixed: m.fixed})
 		if err != nil {
 			return nil, nil, err
 		}
@@ -164,14 +191,18 @@ func (o *SpecOptions) run(ctx context.Context, e *engine.Engine, ids [][]int32, 
 }
 
 // count takes the figures of one group in: its time is that of its longest answer.
-func (r *SpecRow) count(stats []engine.Stats, plain bool) {
+func (r *SpecRow) count(stats []engine.Stats, m mode) {
 	var longest time.Duration
 	tokens := 0
 	for _, s := range stats {
 		longest = max(longest, s.Decode)
 		tokens += max(0, s.DecodedTokens-1)
 	}
-	if plain {
+	if m.fixed > 0 {
+		r.addFixed(FixedRun{Guesses: m.fixed, tokens: tokens, time: longest})
+		return
+	}
+	if m.plain {
 		r.plainTime, r.plainTokens = r.plainTime+longest, r.plainTokens+tokens
 		return
 	}
@@ -179,6 +210,7 @@ func (r *SpecRow) count(stats []engine.Stats, plain bool) {
 	for _, s := range stats {
 		r.Rounds, r.Drafted, r.Accepted = r.Rounds+s.Spec.Rounds, r.Drafted+s.Spec.Drafted, r.Accepted+s.Spec.Accepted
 		r.accepted, r.offered = addTo(r.accepted, s.Spec.PerDepth), addTo(r.offered, s.Spec.Offered)
+		r.widths, r.asks, r.steps = addTo(r.widths, s.Spec.Widths), r.asks+s.Spec.Asks, r.steps+s.Spec.Steps
 	}
 }
 
@@ -187,7 +219,42 @@ func (r *SpecRow) add(o *SpecRow) {
 	r.plainTime, r.plainTokens, r.time, r.tokens = r.plainTime+o.plainTime, r.plainTokens+o.plainTokens, r.time+o.time, r.tokens+o.tokens
 	r.Rounds, r.Drafted, r.Accepted = r.Rounds+o.Rounds, r.Drafted+o.Drafted, r.Accepted+o.Accepted
 	r.accepted, r.offered = addTo(r.accepted, o.accepted), addTo(r.offered, o.offered)
+	r.widths, r.asks, r.steps = addTo(r.widths, o.widths), r.asks+o.asks, r.steps+o.steps
+	for _, f := range o.Fixed {
+		r.addFixed(f)
+	}
 	r.Identical, r.Answers = r.Identical+o.Identical, r.Answers+o.Answers
+}
+
+// addFixed adds the counts of a fixed number of guesses.
+func (r *SpecRow) addFixed(f FixedRun) {
+	for i := range r.Fixed {
+		if r.Fixed[i].Guesses == f.Guesses {
+			r.Fixed[i].tokens, r.Fixed[i].time = r.Fixed[i].tokens+f.tokens, r.Fixed[i].time+f.time
+			return
+		}
+	}
+	r.Fixed = append(r.Fixed, f)
+}
+
+// against derives the rates of the fixed settings, and how the controller compares with the best of these and plain decoding.
+func (r *SpecRow) against() {
+	best := r.Plain
+	for i := range r.Fixed {
+		f := &r.Fixed[i]
+		f.TokensPerSecond = perSecond(f.tokens, f.time)
+		best = max(best, f.TokensPerSecond)
+	}
+	if len(r.Fixed) > 0 && best > 0 {
+		r.AgainstBest = r.With / best
+	}
+}
+
+func perSecond(n int, d time.Duration) float64 {
+	if d <= 0 {
+		return 0
+	}
+	return float64(n) / d.Seconds()
 }
 
 func addTo(sum, x []int) []int {
@@ -202,12 +269,6 @@ func addTo(sum, x []int) []int {
 
 // finish derives the rates and what the model of a round predicts for them.
 func (r *SpecRow) finish(report engine.SpecReport, streams int) {
-	perSecond := func(n int, d time.Duration) float64 {
-		if d <= 0 {
-			return 0
-		}
-		return float64(n) / d.Seconds()
-	}
 	r.Plain, r.With = perSecond(r.plainTokens, r.plainTime), perSecond(r.tokens, r.time)
 	if r.Plain > 0 {
 		r.Ratio = r.With / r.Plain
@@ -221,13 +282,14 @@ func (r *SpecRow) finish(report engine.SpecReport, streams int) {
 	if passes := r.tokens - r.Accepted; passes > 0 {
 		r.PerPass = float64(r.tokens) / float64(passes)
 	}
+	r.against()
 	if r.predict(report); streams == 1 && r.With > 0 {
 		r.Error = r.Predicted/r.With - 1
 	}
 }
 
-// predict applies the model of a round to what was drafted: rounds of g guesses take T(1+g) + D(g) and give 1 token and
-// those of the acceptance per position; the other passes take T(1).
+// predict applies the model of a round to what was drafted: a round with w guesses takes T(1+w), drafting takes D of its
+// steps, and the tokens follow from the acceptance per position; the other passes take T(1).
 func (r *SpecRow) predict(report engine.SpecReport) {
 	if len(report.Pass) == 0 {
 		return
@@ -250,17 +312,42 @@ func (r *SpecRow) predict(report engine.SpecReport) {
 			rounds -= r.offered[g]
 		}
 		tokens += float64(rounds) * drafter.ExpectedSteps(alphas[:g])
-		seconds += float64(rounds) * (report.Pass[min(g, len(report.Pass)-1)] + report.Draft[min(g, len(report.Draft))-1])
+		if r.asks == 0 {
+			seconds += float64(rounds) * report.Draft[min(g, len(report.Draft))-1]
+		}
 	}
-	if seconds > 0 {
+	for i, rounds := range r.widths {
+		seconds += float64(rounds) * report.Pass[min(i+1, len(report.Pass)-1)]
+	}
+	if seconds += r.drafting(report); seconds > 0 {
 		r.Predicted = tokens / seconds
 	}
+}
+
+// drafting is the seconds that a draft model's steps take: D of their mean number, each time.
+func (r *SpecRow) drafting(report engine.SpecReport) float64 {
+	if r.asks == 0 {
+		return 0
+	}
+	mean := float64(r.steps) / float64(r.asks)
+	n := min(int(mean), len(report.Draft)-1)
+	low := 0.0
+	if n > 0 {
+		low = report.Draft[n-1]
+	}
+	return float64(r.asks) * (low + (mean-float64(n))*(report.Draft[n]-low))
 }
 
 func (r *SpecRow) line() string {
 	line := fmt.Sprintf("%-16s %8.2f %8.2f %6.2fx %9.2f %9.2f  %3d/%-3d", r.Kind, r.Plain, r.With, r.Ratio, r.MeanAccepted, r.PerPass, r.Identical, r.Answers)
 	if r.Predicted > 0 {
 		line += fmt.Sprintf(" %8.2f %+5.1f %%", r.Predicted, 100*r.Error)
+	}
+	if len(r.Fixed) > 0 {
+		line += fmt.Sprintf("  %.2f of the best of 0:%.1f", r.AgainstBest, r.Plain)
+		for _, f := range r.Fixed {
+			line += fmt.Sprintf(" %d:%.1f", f.Guesses, f.TokensPerSecond)
+		}
 	}
 	line += "  "
 	for i, a := range r.AcceptedAt {

@@ -25,6 +25,11 @@ func benchSpec() *cobra.Command {
 			if err := atLeast("-n", o.Tokens, 2, "--streams", o.Streams, 1, "--per-kind", o.PerKind, 1); err != nil {
 				return err
 			}
+			for _, n := range o.Fixed {
+				if n < 1 || n > f.spec.nMax {
+					return &usageError{fmt.Errorf("--against-fixed %d: want 1 to --spec-draft-n-max, %d", n, f.spec.nMax)}
+				}
+			}
 			o.Kinds = strings.Split(kinds, ",")
 			for _, kind := range o.Kinds {
 				if prompts.Set(kind) == nil {
@@ -39,6 +44,7 @@ func benchSpec() *cobra.Command {
 	fl := cmd.Flags()
 	fl.IntVarP(&o.Tokens, "predict", "n", 128, "tokens of an answer at most")
 	fl.Float64Var(&o.Temperature, "temp", 0, "temperature")
+	fl.IntSliceVar(&o.Fixed, "against-fixed", nil, "also run these fixed numbers of guesses, like 1,2,4,8, and compare with the best")
 	fl.IntVar(&o.Streams, "streams", 1, "requests at once")
 	fl.IntVar(&o.PerKind, "per-kind", 10, "prompts of each kind")
 	fl.StringVar(&kinds, "kinds", strings.Join(prompts.Kinds, ","), "kinds of prompts, separated by commas")

@@ -30,6 +30,8 @@ type specFlags struct {
 	nMax     int
 	nMin     int
 	fixed    int
+	vocab    int
+	branch   int
 	pMin     float64
 	lenience float64
 
@@ -42,6 +44,9 @@ const (
 	specNone = "none"
 )
 
+// defaultDraftVocab is the shortlist of a draft model.
+const defaultDraftVocab = 32768
+
 // aliases are the names that other engines give to the same options.
 var specAliases = map[string]string{
 	"draft": "spec-draft-n-max", "draft-max": "spec-draft-n-max", "draft-n": "spec-draft-n-max", "spec-length": "spec-draft-n-max",
@@ -53,11 +58,13 @@ func (s *specFlags) add(cmd *cobra.Command, method string) {
 	fl := cmd.Flags()
 	s.flags = fl
 	fl.StringVar(&s.draft, "model-draft", "", "draft model that guesses ahead (also -md), named as for -m")
-	fl.StringVar(&s.method, "spec-type", method, "how to guess ahead: "+specAuto+" (the draft model if one is given, else suffix), "+specNone+", "+strings.Join(drafter.Names(), ", ")+", or several joined by +")
+	fl.StringVar(&s.method, "spec-type", method, "how to guess ahead: "+specAuto+" (the draft model if one is given, else suffix), "+specNone+", "+strings.Join(drafter.Names(), ", ")+", or several joined by + or commas")
 	fl.IntVar(&s.nMax, "spec-draft-n-max", 16, "guesses a round at most (also --draft, --draft-max, --spec-length)")
 	fl.IntVar(&s.nMin, "spec-draft-n-min", 0, "do not verify fewer guesses than this (also --draft-min)")
 	fl.Float64Var(&s.pMin, "spec-draft-p-min", 0, "stop drafting where the drafter believes less than this in its best guess")
 	fl.IntVar(&s.fixed, "spec-fixed", 0, "always this many guesses a round, whether it pays or not (0: decide by measured speed)")
+	fl.IntVar(&s.vocab, "spec-draft-vocab", defaultDraftVocab, "tokens that draft considers besides those of the conversation, the first ones of its vocabulary (0: all)")
+	fl.IntVar(&s.branch, "spec-draft-branch", 0, "guesses for one position at most; 1: chains (0: what measured speed says)")
 	fl.Float64Var(&s.lenience, "lenience", 1, "below 1: accept guesses up to 1/lenience times too often. Changes the answers; 1 is lossless")
 	fl.BoolVar(&s.on, "speculative-decoding", false, "guess ahead with --draft-model")
 	fl.StringVar(&s.corpus, "spec-corpus", "", "text file that suffix takes guesses from beside the conversation itself")
@@ -91,7 +98,10 @@ func (s *specFlags) settle() error {
 	if s.method == "" {
 		return nil
 	}
+	s.method = strings.ReplaceAll(s.method, ",", "+")
 	switch {
+	case s.vocab < 0:
+		return &usageError{fmt.Errorf("--spec-draft-vocab %d: want 0 (all) or more", s.vocab)}
 	case !(s.lenience > 0 && s.lenience <= 1):
 		return &usageError{fmt.Errorf("--lenience %v: want more than 0 and at most 1", s.lenience)}
 	case s.nMax == 0:
@@ -141,7 +151,7 @@ func (s *specFlags) options(ctx context.Context, target string, t *text.Text, ba
 	if err := s.settle(); err != nil || s.method == "" || s.method == specNone {
 		return engine.SpecOptions{}, err
 	}
-	o := engine.SpecOptions{NMax: s.nMax, NMin: s.nMin, PMin: s.pMin, Fixed: s.fixed, Lenience: s.lenience}
+	o := engine.SpecOptions{NMax: s.nMax, NMin: s.nMin, PMin: s.pMin, Fixed: s.fixed, Lenience: s.lenience, Branch: s.branch}
 	if s.fixed > o.NMax && !s.flags.Changed("spec-draft-n-max") {
 		o.NMax = s.fixed
 	}
@@ -186,7 +196,7 @@ func (s *specFlags) resolve(ctx context.Context, name string) (string, error) {
 
 // open makes the drafter for a loaded target.
 func (s *specFlags) open(m *model.Model, target string, t *text.Text, draft, bigger string, base model.Options) (drafter.Drafter, error) {
-	c := drafter.Config{Target: m, Skip: s.skip}
+	c := drafter.Config{Target: m, Skip: s.skip, Shortlist: s.vocab}
 	base.Pool = m.Pool()
 	var err error
 	if s.corpus != "" {

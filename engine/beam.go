@@ -7,10 +7,12 @@ import (
 	"math"
 	"slices"
 
+	"quickdraft/drafter"
 	"quickdraft/internal/detmath"
 	"quickdraft/kvcache"
 	"quickdraft/model"
 	"quickdraft/sample"
+	"quickdraft/tensor"
 )
 
 // MaxBeams is the most hypotheses that a beam search may keep.
@@ -20,6 +22,7 @@ const MaxBeams = 32
 type BeamOptions struct {
 	Beams         int     // hypotheses kept from token to token, 1 to MaxBeams
 	LengthPenalty float64 // a hypothesis of n tokens has the score: sum of log probabilities / n^LengthPenalty; -8 to 8
+	Stats         *Stats  // filled in at the end when not nil; each hypothesis counts as a request there
 }
 
 // Beam is one answer of a beam search.
@@ -35,6 +38,9 @@ type hypothesis struct {
 	sum float64 // of log probabilities
 	seq *kvcache.Seq
 	top []sample.Logprob // candidates for the next token
+
+	match drafter.Matcher // behind ids; nil: every token is allowed
+	place                 // in the forest of guesses, once verified
 }
 
 // search is a running beam search. Its fields belong to the engine's loop while a step runs.
@@ -44,12 +50,13 @@ type search struct {
 	o    BeamOptions
 	live []*hypothesis
 	done []Beam // at most o.Beams, best first
+	beamSpec
 }
 
 // Beams returns the best answers that a beam search finds, best first, at most o.Beams. It maximises the probability that
-// the penalties and biases of req.Sampling leave; temperature, truncation and guesses play no part. A token of req.EOG
-// ends a hypothesis, and the search ends when no growing one can become better than the ended ones. Other requests run in
-// between its passes.
+// the penalties, biases and matcher of req leave; temperature and truncation play no part. A token of req.EOG ends a
+// hypothesis, and the search ends when no growing one can become better than the ended ones. Other requests run in between
+// its passes. With a drafter the search is guessed ahead, which changes neither answers nor scores (see beamSpec).
 func (e *Engine) Beams(ctx context.Context, req Request, o BeamOptions) ([]Beam, error) {
 	switch {
 	case o.Beams < 1 || o.Beams > min(MaxBeams, e.opts.Chunk):
@@ -62,6 +69,8 @@ func (e *Engine) Beams(ctx context.Context, req Request, o BeamOptions) ([]Beam,
 		return nil, fmt.Errorf("num_beams: %d: not with a contiguous KV cache, which holds one sequence", o.Beams)
 	case req.MaxTokens == 0:
 		return nil, fmt.Errorf("max_tokens: 0 tokens leave nothing to search")
+	case req.Stop != nil:
+		return nil, fmt.Errorf("num_beams: %d: a Stopper follows one answer, give the ids that end one as EOG", o.Beams)
 	}
 	req.Sampling.Temperature, req.Sampling.LogprobsAfter, req.Sampling.Mirostat = 0, true, 0
 	if err := e.validate(&req); err != nil {
@@ -83,15 +92,19 @@ func (e *Engine) Beams(ctx context.Context, req Request, o BeamOptions) ([]Beam,
 	if closed := e.do(s.end); err == nil {
 		err = closed
 	}
+	if o.Stats != nil {
+		*o.Stats = r.stats
+	}
 	return s.done, err
 }
 
 // begin makes the first hypothesis, the prompt.
 func (s *search) begin() error {
 	s.e.nSearches++
-	h := &hypothesis{ids: s.r.ids, seq: s.e.cache.NewSeq()}
+	s.r.started = s.e.now()
+	h := &hypothesis{ids: s.r.ids, seq: s.e.cache.NewSeq(), match: s.r.Matcher}
 	if !s.e.opts.NoPrefix {
-		h.seq.Adopt(h.ids[:len(h.ids)-1])
+		s.r.stats.CachedTokens = h.seq.Adopt(h.ids[:len(h.ids)-1])
 	}
 	s.live = []*hypothesis{h}
 	return nil
@@ -100,43 +113,97 @@ func (s *search) begin() error {
 // end frees what is left.
 func (s *search) end() error {
 	s.e.nSearches--
-	for _, h := range s.live {
-		h.seq.Free()
-	}
+	freeAll(s.live)
 	s.live = nil
+	s.endGuesses()
+	for _, b := range s.done {
+		s.r.stats.DecodedTokens += len(b.IDs)
+	}
+	if !s.r.first.IsZero() {
+		s.r.stats.Prefill, s.r.stats.Decode = s.r.first.Sub(s.r.started), s.e.now().Sub(s.r.first)
+	}
 	return nil
 }
 
-// step runs one pass: a chunk of the prompt, or a token of every hypothesis. It reports whether the search goes on.
+func freeAll(all []*hypothesis) {
+	for _, h := range all {
+		h.seq.Free()
+	}
+}
+
+// step runs one pass: a chunk of the prompt, or a token of every hypothesis and what is guessed after it. It reports whether
+// the search goes on.
 func (s *search) step() (more bool, err error) {
-	var b model.Batch
-	last := true
+	chunk := min(s.e.passes.chunkBeside(), s.e.opts.Chunk)
 	for _, h := range s.live {
-		pending := h.ids[h.seq.Len():]
-		n := min(len(pending), s.e.passes.chunkBeside(), s.e.opts.Chunk)
-		last = n == len(pending)
-		b.Tokens = append(b.Tokens, pending[:n]...)
-		b.Spans = append(b.Spans, model.Span{Seq: h.seq, N: n})
-		if last {
-			b.Logits = append(b.Logits, int32(len(b.Tokens)-1))
-		}
-		if err := s.e.takeRoom(h.seq, n); err != nil {
+		if err := s.e.takeRoom(h.seq, min(len(h.pending()), chunk)); err != nil {
 			return false, err
 		}
 	}
+	s.guess()
+	var b model.Batch
+	last := s.pack(&b, chunk)
+	began := s.e.now()
 	logits, err := s.e.forward(&b)
 	if err != nil {
-		return false, err
+		return s.forgive(err)
+	}
+	s.pass = s.e.now().Sub(began)
+	if s.nodes() > 0 {
+		return s.replay(logits)
 	}
 	for i, h := range s.live {
 		h.seq.Commit(b.Spans[i].N)
 		if last {
-			if h.top, err = s.r.sampler.Logprobs(nil, logits.Row(i), h.ids, h.ids[0], 2*s.o.Beams); err != nil {
+			if err := s.rate(h, logits, i); err != nil {
 				return false, err
 			}
 		}
 	}
-	return !last || s.grow(), nil
+	if !last {
+		return true, nil
+	}
+	s.judged(false)
+	return s.grow(), nil
+}
+
+// pack fills the batch with up to chunk pending tokens of every hypothesis and its guesses. It reports whether these end with
+// the last tokens; then rows of logits are wanted for the last token and all guesses of each hypothesis.
+func (s *search) pack(b *model.Batch, chunk int) (last bool) {
+	for i, h := range s.live {
+		pending := h.pending()
+		n := min(len(pending), chunk)
+		last = n == len(pending)
+		span := model.Span{Seq: h.seq, N: n, Prompt: len(s.r.Prompt)}
+		b.Tokens = append(b.Tokens, pending[:n]...)
+		row := len(b.Tokens) - 1
+		if i < len(s.trees) {
+			if t := &s.trees[i]; t.Len() > 0 {
+				span.N, span.Parents = 1+t.Len(), rooted(t)
+				b.Tokens = append(b.Tokens, t.IDs...)
+			}
+		}
+		b.Spans = append(b.Spans, span)
+		for ; last && row < len(b.Tokens); row++ {
+			b.Logits = append(b.Logits, int32(row))
+		}
+	}
+	return last
+}
+
+// pending returns the tokens that the target has not seen.
+func (h *hypothesis) pending() []int32 { return h.ids[h.seq.Len():] }
+
+// rate notes what may follow a hypothesis, by a row of logits.
+func (s *search) rate(h *hypothesis, logits tensor.F32, row int) (err error) {
+	var mask []uint64
+	if h.match != nil {
+		mask = h.match.Mask()
+	}
+	if err = s.r.sampler.SetMask(mask); err == nil {
+		h.top, err = s.r.sampler.Logprobs(nil, logits.Row(row), h.ids, h.ids[0], 2*s.o.Beams)
+	}
+	return err
 }
 
 // candidate is a hypothesis and a token after it.
@@ -149,10 +216,15 @@ type candidate struct {
 // grow replaces the hypotheses by the best of their continuations and reports whether the search goes on. Of the best
 // 2*Beams continuations those that end count only among the first Beams; so there are always enough that do not.
 func (s *search) grow() bool {
+	if s.r.first.IsZero() {
+		s.r.first = s.e.now()
+	}
 	var all []candidate
 	for i, h := range s.live {
 		for _, c := range h.top[1:] {
-			all = append(all, candidate{i, c.ID, h.sum + c.Logprob})
+			if !math.IsInf(c.Logprob, -1) {
+				all = append(all, candidate{i, c.ID, h.sum + c.Logprob})
+			}
 		}
 	}
 	slices.SortStableFunc(all, func(a, b candidate) int { return cmp.Compare(b.sum, a.sum) })
@@ -169,7 +241,7 @@ func (s *search) grow() bool {
 			s.finish(ids, c.sum, FinishLength)
 			next = append(next, h)
 		case !stops:
-			next = append(next, &hypothesis{ids: ids, sum: c.sum, seq: h.seq.Fork()})
+			next = append(next, h.follow(ids, c.sum))
 		}
 		if len(next) == s.o.Beams {
 			break
@@ -178,11 +250,19 @@ func (s *search) grow() bool {
 	if full {
 		return false
 	}
-	for _, h := range s.live {
-		h.seq.Free()
-	}
+	freeAll(s.live)
 	s.live = next
 	return len(next) > 0 && !s.settled()
+}
+
+// follow makes the hypothesis of ids, which are one token longer.
+func (h *hypothesis) follow(ids []int32, sum float64) *hypothesis {
+	next := &hypothesis{ids: ids, sum: sum, seq: h.seq.Fork(), place: h.place}
+	if h.match != nil {
+		next.match = h.match.Fork()
+		next.match.Accept(ids[len(ids)-1])
+	}
+	return next
 }
 
 // settled reports whether no hypothesis can become better than the ended ones, as far as the present length tells.
@@ -206,20 +286,4 @@ func (s *search) finish(ids []int32, sum float64, why Finish) {
 	})
 	s.done = slices.Insert(s.done, at, b)
 	s.done = s.done[:min(len(s.done), s.o.Beams)]
-}
-
-// takeRoom reserves for a search, which sends running requests back to the queue when blocks run out.
-func (e *Engine) takeRoom(seq *kvcache.Seq, n int) error {
-	for {
-		err := seq.Reserve(n)
-		if err == nil || len(e.active) == 0 {
-			return err
-		}
-		e.preempt(slices.MaxFunc(e.active, func(a, b *run) int {
-			if a.before(b) {
-				return -1
-			}
-			return 1
-		}))
-	}
 }

@@ -12,6 +12,10 @@ import (
 	"quickdraft/sample"
 )
 
+func beams(n int, lengthPenalty float64) BeamOptions {
+	return BeamOptions{Beams: n, LengthPenalty: lengthPenalty}
+}
+
 // nextOf asks a plain request for the most probable next tokens.
 func nextOf(t *testing.T, e *Engine, ids []int32, n int) []sample.Logprob {
 	r := Request{Prompt: ids, MaxTokens: 1, Sampling: sample.Greedy(), Logprobs: true, TopLogprobs: n}
@@ -66,7 +70,7 @@ func searchPlainly(t *testing.T, e *Engine, prompt []int32, o BeamOptions, n int
 func TestBeamsAgainstAPlainSearch(t *testing.T) {
 	for _, options := range []Options{{Context: 128, KVTokens: 1024}, {Context: 128, KVTokens: 1024, NoPrefix: true}, {Context: 128, KVTokens: 1024, Chunk: 9}} {
 		e := openWritten(t, options, nil)
-		for _, o := range []BeamOptions{{1, 1}, {2, 1}, {4, 0}, {4, 1}, {4, -1}, {8, 2}} {
+		for _, o := range []BeamOptions{beams(1, 1), beams(2, 1), beams(4, 0), beams(4, 1), beams(4, -1), beams(8, 2)} {
 			for seed := range 3 {
 				r := request(seed, 10+20*seed, 6)
 				r.IgnoreEOS = false
@@ -96,7 +100,7 @@ func TestBeamsAgainstAPlainSearch(t *testing.T) {
 func TestBeamsBesideRequestsAndRefusals(t *testing.T) {
 	e := openWritten(t, Options{Context: 128, KVTokens: 192}, nil)
 	r := request(1, 40, 20)
-	alone, err := e.Beams(context.Background(), r, BeamOptions{4, 1})
+	alone, err := e.Beams(context.Background(), r, beams(4, 1))
 	require.NoError(t, err)
 	require.Len(t, alone, 4)
 	var tickets []*Ticket
@@ -107,7 +111,7 @@ func TestBeamsBesideRequestsAndRefusals(t *testing.T) {
 	for i := range 3 {
 		tickets = append(tickets, submit(t, e, request(i, 30, 40)))
 	}
-	beside, err := e.Beams(context.Background(), r, BeamOptions{4, 1})
+	beside, err := e.Beams(context.Background(), r, beams(4, 1))
 	require.NoError(t, err)
 	require.Equal(t, alone, beside)
 	for i, ticket := range tickets {
@@ -116,18 +120,18 @@ func TestBeamsBesideRequestsAndRefusals(t *testing.T) {
 
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	_, err = e.Beams(ctx, r, BeamOptions{4, 1})
+	_, err = e.Beams(ctx, r, beams(4, 1))
 	require.ErrorIs(t, err, context.Canceled)
 	for text, o := range map[string]BeamOptions{
-		"num_beams: 0": {0, 1}, "num_beams: 33": {33, 1}, "length_penalty: NaN": {1, math.NaN()}, "length_penalty: 9": {1, 9},
+		"num_beams: 0": beams(0, 1), "num_beams: 33": beams(33, 1), "length_penalty: NaN": beams(1, math.NaN()), "length_penalty: 9": beams(1, 9),
 	} {
 		_, err = e.Beams(context.Background(), r, o)
 		require.ErrorContains(t, err, text)
 	}
 	r.MaxTokens = 0
-	_, err = e.Beams(context.Background(), r, BeamOptions{1, 1})
+	_, err = e.Beams(context.Background(), r, beams(1, 1))
 	require.ErrorContains(t, err, "max_tokens")
 	r = request(1, 100, 28)
-	_, err = e.Beams(context.Background(), r, BeamOptions{32, 1})
+	_, err = e.Beams(context.Background(), r, beams(32, 1))
 	require.ErrorContains(t, err, "are free", "32 answers of 28 tokens do not fit 12 blocks")
 }

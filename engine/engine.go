@@ -72,6 +72,7 @@ type Engine struct {
 	plan      plan
 	passes    passStats
 	control   control
+	beamPlans beamPlans
 
 	specTotals SpecStats // guarded by mu
 	done       chan struct{}

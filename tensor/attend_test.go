@@ -244,6 +244,28 @@ func TestAttendSpans(t *testing.T) {
 	}
 }
 
+// TestAttendGrowsToTheLongest begins with a long sequence beside a short one, which comes last.
+func TestAttendGrowsToTheLongest(t *testing.T) {
+	p := AttnParams{HeadDim: 16, Heads: 4, KVHeads: 2, Scale: 0.25}
+	rng := newRand(14)
+	q := random(rng, 2, p.Heads*p.HeadDim)
+	var spans []KVSpan
+	for i, slots := range []int{300, 5} {
+		spans = append(spans, KVSpan{Row0: i, N: 1, View: newSequence(rng, p, slots, 0).view})
+	}
+	fresh := func() *CPU {
+		pool := NewPool(2)
+		t.Cleanup(pool.Close)
+		return NewCPU(pool, 64, 32)
+	}
+	want, got := NewF32(2, q.Cols), NewF32(2, q.Cols)
+	for i := range spans {
+		fresh().Attend(want, q, spans[i:i+1], p)
+	}
+	fresh().Attend(got, q, spans, p)
+	same(t, want, got, "together")
+}
+
 func TestAttendNaN(t *testing.T) {
 	p := AttnParams{HeadDim: 16, Heads: 2, KVHeads: 1, Scale: 0.25}
 	rng := newRand(11)

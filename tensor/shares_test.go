@@ -61,3 +61,25 @@ func TestSharesAreStolenFromASlowWorker(t *testing.T) {
 	require.Less(t, task.did[0], n/4)
 	require.Equal(t, n, task.did[0]+task.did[1]+task.did[2])
 }
+
+// TestSharesRuns checks the sizes of runs: a quarter of what is left, within the limits, so that neither a long tail nor a
+// long wait for the last worker comes about.
+func TestSharesRuns(t *testing.T) {
+	s := shares{parts: make([]workerShare, 2)}
+	for _, c := range []struct{ n, low, high int }{{20000, 10, 300}, {20000, 10, 1 << 20}, {100, 7, 9}, {5, 10, 20}} {
+		s.deal(c.n, c.low, c.high)
+		left := [2]int{c.n / 2, c.n - c.n/2}
+		for left[0]+left[1] > 0 {
+			part := 0 // who is done takes from the other
+			if left[0] == 0 {
+				part = 1
+			}
+			lo, hi, ok := s.take(0)
+			require.True(t, ok)
+			require.Equal(t, min(max(left[part]/4, c.low), c.high, left[part]), hi-lo, "%+v with %v left", c, left)
+			left[part] -= hi - lo
+		}
+		_, _, ok := s.take(0)
+		require.False(t, ok)
+	}
+}

@@ -92,6 +92,7 @@ func TestSplitters(t *testing.T) {
 func TestAddedTokens(t *testing.T) {
 	m, err := newMatcher([]addedToken{
 		{id: 1, text: "<a>"}, {id: 2, text: "<a>b", special: true}, {id: 3, text: "[L]", lstrip: true}, {id: 4, text: "[R]", rstrip: true}, {id: 5, text: "word", singleWord: true},
+		{id: 6, text: ". "},
 	})
 	require.NoError(t, err)
 	for _, c := range []struct {
@@ -108,11 +109,23 @@ func TestAddedTokens(t *testing.T) {
 		{"x[R] \n y", true, []string{"x", "", "y"}, []int32{-1, 4, -1}},
 		{"[R]  [L]", true, []string{"", ""}, []int32{4, 3}},
 		{"word, swords word", true, []string{"", ", swords ", ""}, []int32{5, -1, 5}},
+		{"x. [L]y", true, []string{"x", "", "", "y"}, []int32{-1, 6, 3, -1}}, // two want the space: the first has it
 	} {
 		var parts []string
 		var ids []int32
+		at := 0
 		m.split(c.text, c.special, func(part string, start int, id int32) {
 			parts, ids = append(parts, part), append(ids, id)
+			require.GreaterOrEqual(t, start, at, "%q: parts follow one another", c.text)
+			if at = start + len(part); id < 0 {
+				require.Equal(t, part, c.text[start:at])
+				return
+			}
+			for _, a := range m.tokens {
+				if a.id == id {
+					at = start + len(a.text)
+				}
+			}
 		})
 		require.Equal(t, c.parts, parts, "%q", c.text)
 		require.Equal(t, c.ids, ids, "%q", c.text)

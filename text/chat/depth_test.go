@@ -14,8 +14,8 @@ func TestInputsThatNestDeeply(t *testing.T) {
 	inList := func(v jinja.Value) jinja.Value { return jinja.NewList([]jinja.Value{v}) }
 	inDict := func(v jinja.Value) jinja.Value {
 		d := jinja.NewDict()
-		d.Set("a", v)
-		return d.AsDict()
+		d.AsDict().Set("a", v)
+		return d
 	}
 	for _, wrap := range []func(jinja.Value) jinja.Value{inList, inDict} {
 		render := func(depth int) error {

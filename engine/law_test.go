@@ -211,19 +211,7 @@ func TestLogprobsAreRefusedOutOfRange(t *testing.T) {
 func TestNotANumberEndsItsRequestOnly(t *testing.T) {
 	e := openWritten(t, Options{Context: 128, KVTokens: 1024}, nil)
 	bad := int32(77)
-	e.forward = func(b *model.Batch) (tensor.F32, error) {
-		logits, err := e.model.Forward(b)
-		nan := &model.NaNError{Layer: 1}
-		for _, row := range b.Logits {
-			if b.Tokens[row] == bad {
-				nan.Rows = append(nan.Rows, row)
-			}
-		}
-		if len(nan.Rows) > 0 {
-			return tensor.F32{}, nan
-		}
-		return logits, err
-	}
+	poison(e, bad)
 	var good []*Ticket
 	for i := range 4 {
 		r := request(i, 20, 20)

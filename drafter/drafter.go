@@ -114,6 +114,14 @@ type Round struct {
 	Steps   int             // the answer: passes of a model that drafting took; 0 when Propose is called
 }
 
+// DraftSteps returns the steps that drafting took: passes of a model, or levels of the tree where there is no model.
+func (r *Round) DraftSteps() int {
+	if r.Steps > 0 {
+		return r.Steps
+	}
+	return r.Tree.Levels()
+}
+
 // Matcher restricts the tokens of an answer to those that some language allows, a grammar's for one. It is at one place of
 // the answer and moves along with its tokens.
 type Matcher interface {

@@ -289,11 +289,7 @@ func (d *Model) Propose(rounds []Round) error {
 
 // plain reports whether a request's guesses are simply its draft's best tokens.
 func plain(r *Round) bool {
-	if !r.Sampler.IsGreedy() || r.Matcher != nil {
-		return false
-	}
-	p := r.Sampler.Params()
-	return len(p.LogitBias) == 0 && p.RepeatPenalty == 1 && p.FrequencyPenalty == 0 && p.PresencePenalty == 0 && p.DRYMultiplier == 0
+	return r.Sampler.IsGreedy() && r.Matcher == nil && r.Sampler.Plain()
 }
 
 // next adds guesses after a step and queues what the next step reads; it reports whether there is to be one.

@@ -64,10 +64,7 @@ func newPool(m *model.Model, nTokens int) (*kvcache.Cache, error) {
 
 // sync makes the lane hold the beginning of want and queues the rest; the last token is always queued, for its logits.
 func (l *lane) sync(want []int32) {
-	keep := 0
-	for keep < len(l.fed) && keep < len(want)-1 && l.fed[keep] == want[keep] {
-		keep++
-	}
+	keep := max(0, min(common(l.fed, want), len(want)-1))
 	if keep < len(l.fed) {
 		l.seq.Truncate(keep)
 		keep = l.seq.Len() // less where a layer's window has moved on

@@ -155,10 +155,7 @@ func (d *Union) Propose(rounds []Round) error {
 			if err != nil {
 				r.Tree.Reset()
 			}
-			c.Steps = max(c.Steps, r.Steps)
-			if r.Steps == 0 {
-				c.Steps = max(c.Steps, r.Tree.Levels())
-			}
+			c.Steps = max(c.Steps, r.DraftSteps())
 		}
 		if err != nil {
 			if failed++; first == nil {

@@ -179,7 +179,7 @@ func (s *search) pack(b *model.Batch, chunk int) (last bool) {
 		row := len(b.Tokens) - 1
 		if i < len(s.trees) {
 			if t := &s.trees[i]; t.Len() > 0 {
-				span.N, span.Parents = 1+t.Len(), rooted(t)
+				span.N, span.Parents = 1+t.Len(), rooted(nil, t)
 				b.Tokens = append(b.Tokens, t.IDs...)
 			}
 		}

@@ -94,15 +94,11 @@ func (s *search) count() {
 	for _, t := range []*SpecStats{&s.r.stats.Spec, &s.e.specTotals} {
 		t.Rounds += s.o.Beams
 		t.Drafted += n
-		for len(t.Offered) < s.levels {
-			t.Offered = append(t.Offered, 0)
-		}
+		t.Offered = longer(t.Offered, s.levels)
 		for d := range s.levels {
 			t.Offered[d] += s.o.Beams
 		}
-		for len(t.PerDepth) < len(s.accepted) {
-			t.PerDepth = append(t.PerDepth, 0)
-		}
+		t.PerDepth = longer(t.PerDepth, len(s.accepted))
 		for d, n := range s.accepted {
 			t.Accepted += n
 			t.PerDepth[d] += n
@@ -117,11 +113,6 @@ func (e *Engine) takeRoom(seq *kvcache.Seq, n int) error {
 		if err == nil || len(e.active) == 0 {
 			return err
 		}
-		e.preempt(slices.MaxFunc(e.active, func(a, b *run) int {
-			if a.before(b) {
-				return -1
-			}
-			return 1
-		}))
+		e.preempt(slices.MaxFunc(e.active, (*run).compare))
 	}
 }

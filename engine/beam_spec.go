@@ -143,9 +143,7 @@ func (s *search) trim(depth int) {
 			t.Cut(t.Len() - 1)
 		}
 		room -= t.Len()
-		for n := range t.IDs {
-			s.levels = max(s.levels, t.Depth(int32(n)))
-		}
+		s.levels = max(s.levels, t.Levels())
 	}
 	if s.levels < s.e.opts.Spec.NMin {
 		for i := range s.trees {
@@ -161,15 +159,6 @@ func (s *search) nodes() (n int) {
 		n += s.trees[i].Len()
 	}
 	return n
-}
-
-// rooted returns the parents of a span that is a tree's root and its nodes.
-func rooted(t *drafter.Tree) []int32 {
-	parents := append(make([]int32, 0, 1+t.Len()), -1)
-	for _, p := range t.Parents {
-		parents = append(parents, p+1)
-	}
-	return parents
 }
 
 // forgive has the search go on without guesses when these may be at fault for logits that are not numbers.
@@ -196,7 +185,7 @@ func (s *search) replay(logits tensor.F32) (more bool, err error) {
 		s.live[i] = &hypothesis{ids: h.ids, sum: h.sum, seq: h.seq.Fork(), match: h.match, place: h.place}
 		rows[i] = row
 		t := &s.trees[i]
-		s.session.Observed(i, t, func(node int32) int32 { return argmax(logits.Row(rows[i] + 1 + int(node))) })
+		s.session.Observed(i, t, func(node int32) int32 { return s.e.samples.Argmax(logits.Row(rows[i] + 1 + int(node))) })
 		row += 1 + t.Len()
 	}
 	for {

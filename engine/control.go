@@ -219,6 +219,18 @@ func (e *Engine) promptTokens() int {
 	return min(n, e.passes.chunkBeside())
 }
 
+// costs returns what each of the parts did for the rounds.
+func (k *control) costs(rounds []drafter.Round, took time.Duration) []drafter.PartCost {
+	if k.union != nil {
+		return k.union.Costs()
+	}
+	k.own[0] = drafter.PartCost{Asked: true, Seconds: took.Seconds()}
+	for i := range rounds {
+		k.own[0].Steps = max(k.own[0].Steps, rounds[i].DraftSteps())
+	}
+	return k.own
+}
+
 // drafted tells the controller how long the drafters took for their trees.
 func (e *Engine) drafted(decoding []*run, took time.Duration) {
 	k := &e.control
@@ -226,22 +238,8 @@ func (e *Engine) drafted(decoding []*run, took time.Duration) {
 	if k.c == nil {
 		return
 	}
-	costs := k.own
-	if k.union != nil {
-		costs = k.union.Costs()
-	} else {
-		costs[0] = drafter.PartCost{Asked: true, Seconds: took.Seconds()}
-	}
+	costs := k.costs(e.rounds, took)
 	lag, first := 0, false
-	for i := range e.rounds {
-		if costs := costs; k.union == nil {
-			steps := e.rounds[i].Steps
-			if steps == 0 {
-				steps = e.rounds[i].Tree.Levels()
-			}
-			costs[0].Steps = max(costs[0].Steps, steps)
-		}
-	}
 	e.mu.Lock()
 	i := 0
 	for _, r := range decoding {

@@ -209,16 +209,22 @@ func (e *Engine) addTree(p *plan, r *run) {
 	it := item{r: r, nTokens: n, logitsRow: len(p.batch.Logits), tree: true}
 	row := len(p.batch.Tokens)
 	p.batch.Tokens = append(append(p.batch.Tokens, r.ids[len(r.ids)-1]), t.IDs...)
-	parents := append(p.takeParents(n), -1)
-	for _, parent := range t.Parents {
-		parents = append(parents, parent+1)
-	}
+	parents := rooted(p.takeParents(n), t)
 	p.parents = append(p.parents, parents)
 	for i := range n {
 		p.batch.Logits = append(p.batch.Logits, int32(row+i))
 	}
 	p.batch.Spans = append(p.batch.Spans, model.Span{Seq: r.seq, N: n, Parents: parents, Prompt: len(r.Prompt)})
 	p.items = append(p.items, it)
+}
+
+// rooted appends the parents of a span that is a tree's root and its nodes.
+func rooted(dst []int32, t *drafter.Tree) []int32 {
+	dst = append(dst, -1)
+	for _, parent := range t.Parents {
+		dst = append(dst, parent+1)
+	}
+	return dst
 }
 
 // accept walks the tree along the tokens that the target chooses, emits them and commits the accepted rows.
@@ -328,19 +334,8 @@ func (e *Engine) drawn(r *run, t *drafter.Tree, node int32) bool {
 // observe shows the target's view of every node to a session that asks for it.
 func (e *Engine) observe(r *run, logits tensor.F32, row int) {
 	if o, ok := r.spec.session.(drafter.Observer); ok {
-		o.Observed(&r.spec.tree, func(node int32) int32 { return argmax(logits.Row(row + int(node) + 1)) })
+		o.Observed(&r.spec.tree, func(node int32) int32 { return e.samples.Argmax(logits.Row(row + int(node) + 1)) })
 	}
-}
-
-// argmax returns the id of the highest logit, the lowest id on a tie.
-func argmax(x []float32) int32 {
-	best := 0
-	for i, v := range x {
-		if v > x[best] {
-			best = i
-		}
-	}
-	return int32(best)
 }
 
 func (e *Engine) countAccepted(r *run, depth int) {
@@ -348,9 +343,7 @@ func (e *Engine) countAccepted(r *run, depth int) {
 	defer e.mu.Unlock()
 	for _, s := range []*SpecStats{&r.stats.Spec, &e.specTotals} {
 		s.Accepted++
-		for len(s.PerDepth) < depth {
-			s.PerDepth = append(s.PerDepth, 0)
-		}
+		s.PerDepth = longer(s.PerDepth, depth)
 		s.PerDepth[depth-1]++
 	}
 }
@@ -363,13 +356,9 @@ func (e *Engine) countRound(r *run, t *drafter.Tree) {
 		s.Rounds++
 		s.Drafted += t.Len()
 		s.Lossy = e.opts.Spec.Lenience < 1
-		for len(s.Widths) < t.Len() {
-			s.Widths = append(s.Widths, 0)
-		}
+		s.Widths = longer(s.Widths, t.Len())
 		s.Widths[t.Len()-1]++
-		for len(s.Offered) < levels {
-			s.Offered = append(s.Offered, 0)
-		}
+		s.Offered = longer(s.Offered, levels)
 		for d := range levels {
 			s.Offered[d]++
 		}

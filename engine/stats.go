@@ -27,6 +27,14 @@ func (s *passStats) add(p *plan, schedule, forward, sample time.Duration) {
 	s.learn(n, schedule+forward+sample)
 }
 
+// longer returns counts with at least n entries; new ones are 0.
+func longer(counts []int, n int) []int {
+	for len(counts) < n {
+		counts = append(counts, 0)
+	}
+	return counts
+}
+
 // makeRoom lets guesses of all depths be counted without allocating.
 func (s *SpecStats) makeRoom(depth int) {
 	s.PerDepth, s.Offered, s.Widths = make([]int, 0, depth), make([]int, 0, depth), make([]int, 0, depth)

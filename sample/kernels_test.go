@@ -217,9 +217,9 @@ func TestRanker(t *testing.T) {
 				require.InEpsilon(t, math.Exp(want[i+1].Logprob), e.P, 3e-4)
 				require.Equal(t, e.P, s.Probability(row, e.Index))
 			}
-			require.Equal(t, got[0].Index, r.Argmax(row))
+			require.Equal(t, got[0].Index, r.ws.Argmax(row))
 		}
-		require.Zero(t, testing.AllocsPerRun(3, func() { r.Argmax(row) }))
+		require.Zero(t, testing.AllocsPerRun(3, func() { r.ws.Argmax(row) }))
 	}
 	dst := make([]Ranked, 0, 100)
 	row := randomLogits(3, 20_000)
@@ -227,7 +227,7 @@ func TestRanker(t *testing.T) {
 	inf := float32(math.Inf(1))
 	for _, bad := range [][]float32{nil, {1, inf}, {float32(math.NaN()), 2}, {-inf, -inf}} {
 		require.Empty(t, r.Top(dst, bad, 2))
-		require.EqualValues(t, -1, r.Argmax(bad))
+		require.EqualValues(t, -1, r.ws.Argmax(bad))
 		require.Zero(t, mustNew(t, 2, nil).Probability(bad, 0))
 	}
 	require.Empty(t, r.Top(dst, row, 0))
@@ -286,12 +286,13 @@ func BenchmarkRanker(b *testing.B) {
 	row := benchLogits()
 	var r Ranker
 	var dst []Ranked
+	ws := NewWorkspace(len(row))
 	for _, n := range []int{0, 1, 4} {
 		b.Run(fmt.Sprint("top ", n), func(b *testing.B) {
 			b.SetBytes(int64(4 * len(row)))
 			for b.Loop() {
 				if n == 0 {
-					r.Argmax(row)
+					ws.Argmax(row)
 				} else {
 					dst = r.Top(dst, row, n)
 				}

@@ -68,13 +68,11 @@ func (c *candidates) softmaxSum() float64 {
 	return sum
 }
 
-// Argmax returns the index of the highest entry, the lowest on a tie, and -1 for a row that Top gives nothing for.
-func (r *Ranker) Argmax(row []float32) int32 {
-	if r.ws == nil || len(r.ws.place) < len(row) {
-		r.ws = NewWorkspace(len(row))
-	}
-	if len(row) == 0 || r.ws.cand.load(row) != nil {
+// Argmax returns the index of the highest entry, the lowest on a tie, and -1 for a row that Sample refuses. The row is at most as
+// long as the vocabulary.
+func (w *Workspace) Argmax(row []float32) int32 {
+	if len(row) == 0 || w.cand.load(row) != nil {
 		return -1
 	}
-	return r.ws.cand.argmax()
+	return w.cand.argmax()
 }

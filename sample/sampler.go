@@ -95,7 +95,7 @@ func (s *Sampler) IsGreedy() bool { return s.p.Temperature == 0 }
 // number is that of position len(history). A NaN or +Inf among the logits, an id outside the vocabulary or a mask that allows
 // nothing is an error.
 func (s *Sampler) Sample(logits []float32, history []int32) (int32, error) {
-	if s.IsGreedy() && s.plain() {
+	if s.IsGreedy() && s.Plain() {
 		return s.highest(logits)
 	}
 	if err := s.transform(logits, history); err != nil {
@@ -110,8 +110,8 @@ func (s *Sampler) Sample(logits []float32, history []int32) (int32, error) {
 	return c.idAt(i), nil
 }
 
-// plain reports whether nothing changes the order of the logits.
-func (s *Sampler) plain() bool {
+// Plain reports whether nothing changes the order of the logits.
+func (s *Sampler) Plain() bool {
 	p := &s.p
 	return len(s.biases) == 0 && s.mask == nil && p.RepeatPenalty == 1 && p.FrequencyPenalty == 0 && p.PresencePenalty == 0 && p.DRYMultiplier == 0
 }

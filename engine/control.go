@@ -1,10 +1,12 @@
 package engine
 
 import (
+	"slices"
 	"sync"
 	"time"
 
 	"quickdraft/drafter"
+	"quickdraft/kvcache"
 	"quickdraft/model"
 )
 
@@ -19,6 +21,8 @@ type control struct {
 	committed int                // tokens that the pass emitted
 	draft     time.Duration      // drafting for the pass
 	late      time.Duration      // of these, catching up with prompts
+
+	calibration calibration
 }
 
 // SpecReport is what the controller has measured.
@@ -68,15 +72,27 @@ func (e *Engine) SpecReport() (SpecReport, bool) {
 	return r, true
 }
 
-// calibrationTime bounds what a calibration may take once the first widths are measured.
-const calibrationTime = 400 * time.Millisecond
+const (
+	// calibrationTime bounds what the calibration may take once the first widths are measured.
+	calibrationTime = 400 * time.Millisecond
+	// firstWidths are the calibration's widths without which nothing is planned.
+	firstWidths = 3
+)
 
-// calibrate makes the controller and measures T(M) on a scratch sequence, the widths that say most first. Each is run
-// twice, and the shorter one counts: a warm cache is what decoding will find, and a shared machine only ever adds.
-func (e *Engine) calibrate() error {
+// calibration measures T(M) on a sequence of its own, one width after each pass that a speculating request is part of: the
+// first token of an answer waits for none of it. Once it has ended only the passes of answers are measured.
+type calibration struct {
+	next  int // width that comes next
+	spent time.Duration
+	ended bool
+	cache *kvcache.Cache
+}
+
+// newController makes the controller of the drafters that the options name.
+func (e *Engine) newController() {
 	o := &e.opts.Spec
 	if o.Drafter == nil {
-		return nil
+		return
 	}
 	var shares []float64
 	for _, d := range e.control.parts() {
@@ -88,32 +104,69 @@ func (e *Engine) calibrate() error {
 			e.control.c.SetInstant(i)
 		}
 	}
-	seq := e.cache.NewSeq()
-	defer seq.Free()
-	began := time.Now()
-	for i, n := range drafter.CalibrationWidths {
-		if i >= 3 && time.Since(began) > calibrationTime {
-			break
-		}
-		if n > e.opts.Chunk || seq.Reserve(n) != nil {
-			continue
-		}
-		b := model.Batch{Tokens: make([]int32, n), Spans: []model.Span{{Seq: seq, N: n}}}
-		for i := range n {
-			b.Logits = append(b.Logits, int32(i))
-		}
-		var best time.Duration
-		for range 2 {
-			start := time.Now()
-			if _, err := e.forward(&b); err != nil {
-				return err
-			}
-			if took := time.Since(start); best == 0 || took < best {
-				best = took
-			}
-		}
-		e.control.c.Calibrate(n, best.Seconds())
+}
+
+// calibrate measures the next width, when a request runs that speculates and there is one left.
+func (e *Engine) calibrate() {
+	k := &e.control.calibration
+	speculates := func(r *run) bool { return r.spec.session != nil }
+	if e.control.c == nil || k.ended || !slices.ContainsFunc(e.active, speculates) {
+		return
 	}
+	if err := e.measureNext(); err != nil || k.next == len(drafter.CalibrationWidths) || k.next >= firstWidths && k.spent > calibrationTime {
+		k.end()
+	}
+}
+
+// end frees what the calibration holds.
+func (k *calibration) end() {
+	if k.ended = true; k.cache != nil {
+		k.cache.Close()
+		k.cache = nil
+	}
+}
+
+// measureNext runs a pass of the next width twice, and the shorter one counts: a warm cache is what decoding will find, and
+// a shared machine only ever adds.
+func (e *Engine) measureNext() error {
+	k := &e.control.calibration
+	if k.cache == nil {
+		cfg, err := e.cacheConfig(blocksFor(slices.Max(drafter.CalibrationWidths)))
+		if err != nil {
+			return err
+		}
+		cfg.Contiguous = false
+		if k.cache, err = kvcache.New(cfg); err != nil {
+			return err
+		}
+	}
+	n := drafter.CalibrationWidths[k.next]
+	if k.next++; n > e.opts.Chunk {
+		return nil
+	}
+	seq := k.cache.NewSeq()
+	defer seq.Free()
+	if err := seq.Reserve(n); err != nil {
+		return err
+	}
+	b := model.Batch{Tokens: make([]int32, n), Spans: []model.Span{{Seq: seq, N: n}}}
+	for i := range n {
+		b.Logits = append(b.Logits, int32(i))
+	}
+	var best time.Duration
+	for range 2 {
+		start := time.Now()
+		if _, err := e.forward(&b); err != nil {
+			return err
+		}
+		took := time.Since(start)
+		if k.spent += took; best == 0 || took < best {
+			best = took
+		}
+	}
+	e.control.mu.Lock()
+	e.control.c.Calibrate(n, best.Seconds())
+	e.control.mu.Unlock()
 	return nil
 }
 
@@ -138,7 +191,7 @@ func (e *Engine) planGuesses(decoding []*run) {
 		r.spec.stream.Room, r.spec.stream.Lag = e.room(r), len(r.ids)-r.spec.asked
 		k.streams = append(k.streams, r.spec.stream)
 	}
-	if len(k.streams) == 0 {
+	if len(k.streams) == 0 || !k.calibration.ended && k.calibration.next < firstWidths {
 		return
 	}
 	e.preview(decoding)

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -103,4 +104,49 @@ func TestLenienceIsMarkedAndAcceptsMore(t *testing.T) {
 	}
 	require.Greater(t, accepted[1e-9], 30)
 	require.GreaterOrEqual(t, accepted[0.5], accepted[1])
+}
+
+func TestTheFirstTokenWaitsForNoCalibration(t *testing.T) {
+	d := &scripted{guess: func(_ *scripted, r *drafter.Round) {}}
+	e := openTiny(t, Options{Context: 128, Contiguous: true, Spec: SpecOptions{Drafter: d}})
+	passes := 0
+	slow(e, func(int) time.Duration { passes++; return 0 })
+	first := request(4, 6, 1)
+	stats(t, e, first)
+	require.NoError(t, e.do(func() error {
+		require.Equal(t, 1, passes, "an answer of one token is one pass")
+		require.Zero(t, e.control.calibration.next)
+		return nil
+	}))
+	stats(t, e, request(4, 6, 40))
+	require.NoError(t, e.do(func() error {
+		k := &e.control.calibration
+		require.True(t, k.ended)
+		require.Nil(t, k.cache)
+		require.GreaterOrEqual(t, k.next, firstWidths)
+		for _, n := range drafter.CalibrationWidths[:firstWidths] {
+			require.Positive(t, e.control.c.PassSeconds(n))
+		}
+		return nil
+	}))
+}
+
+func TestACalibrationThatFailsHarmsNoAnswer(t *testing.T) {
+	r := request(4, 6, 20)
+	want, _ := answer(t, openTiny(t, Options{Context: 128}), r)
+	e := openTiny(t, Options{Context: 128, Spec: SpecOptions{Drafter: &scripted{guess: func(_ *scripted, r *drafter.Round) {}}}})
+	inner := e.forward
+	e.forward = func(b *model.Batch) (tensor.F32, error) {
+		if len(b.Logits) == 4 {
+			return tensor.F32{}, errors.New("no such pass")
+		}
+		return inner(b)
+	}
+	_, ids := stats(t, e, r)
+	require.Equal(t, want, ids)
+	require.NoError(t, e.do(func() error {
+		require.True(t, e.control.calibration.ended)
+		require.Equal(t, 2, e.control.calibration.next)
+		return nil
+	}))
 }

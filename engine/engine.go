@@ -163,11 +163,7 @@ func (e *Engine) size() error {
 		cache.Close()
 		return err
 	}
-	if err := e.calibrate(); err != nil {
-		_ = e.opts.Spec.Drafter.Close()
-		cache.Close()
-		return err
-	}
+	e.newController()
 	return nil
 }
 
@@ -233,6 +229,7 @@ func (e *Engine) Close() error {
 			return err
 		}
 	}
+	e.control.calibration.end()
 	e.cache.Close()
 	e.pool.Close()
 	return e.model.Close()
@@ -353,5 +350,6 @@ func (e *Engine) Step() bool {
 	end := e.now()
 	e.passes.add(p, scheduled.Sub(began), ran.Sub(scheduled), end.Sub(ran))
 	e.passed(p, end.Sub(scheduled))
+	e.calibrate()
 	return true
 }

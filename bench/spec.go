@@ -48,8 +48,10 @@ type SpecRow struct {
 	plainTime, time     time.Duration
 	plainTokens, tokens int
 	accepted, offered   []int
-	widths              []int // rounds by guesses verified, from 1
-	asks, steps         int   // of a draft model
+	widths              []int   // rounds by guesses verified, from 1
+	asks, steps         int     // of a draft model
+	foreseen            float64 // tokens
+	foreseenIn          float64 // seconds
 }
 
 // FixedRun is the same prompts with a fixed number of guesses in every round.
@@ -90,7 +92,7 @@ func Speculation(ctx context.Context, e *engine.Engine, o SpecOptions) (*SpecRes
 		}
 		report, _ := e.SpecReport()
 		res.Pass, res.Draft = report.Pass, report.Draft
-		row.finish(report, o.Streams)
+		row.finish()
 		res.Rows = append(res.Rows, row)
 		res.All.add(&row)
 		if o.Note != nil {
@@ -98,8 +100,7 @@ func Speculation(ctx context.Context, e *engine.Engine, o SpecOptions) (*SpecRes
 		}
 	}
 	res.All.Kind = "all"
-	report, _ := e.SpecReport()
-	res.All.finish(report, o.Streams)
+	res.All.finish()
 	res.Lossy = e.Spec().Lenience < 1
 	return res, nil
 }
@@ -135,6 +136,10 @@ func (o *SpecOptions) both(ctx context.Context, e *engine.Engine, row *SpecRow, 
 			return err
 		}
 		row.count(stats, modes[at])
+		if at == 1 && o.Streams == 1 {
+			report, _ := e.SpecReport()
+			row.foresee(stats, report)
+		}
 		answers[at] = out
 	}
 	for i := range ids {
@@ -220,6 +225,7 @@ func (r *SpecRow) add(o *SpecRow) {
 	r.Rounds, r.Drafted, r.Accepted = r.Rounds+o.Rounds, r.Drafted+o.Drafted, r.Accepted+o.Accepted
 	r.accepted, r.offered = addTo(r.accepted, o.accepted), addTo(r.offered, o.offered)
 	r.widths, r.asks, r.steps = addTo(r.widths, o.widths), r.asks+o.asks, r.steps+o.steps
+	r.foreseen, r.foreseenIn = r.foreseen+o.foreseen, r.foreseenIn+o.foreseenIn
 	for _, f := range o.Fixed {
 		r.addFixed(f)
 	}
@@ -267,8 +273,8 @@ func addTo(sum, x []int) []int {
 	return sum
 }
 
-// finish derives the rates and what the model of a round predicts for them.
-func (r *SpecRow) finish(report engine.SpecReport, streams int) {
+// finish derives the rates.
+func (r *SpecRow) finish() {
 	r.Plain, r.With = perSecond(r.plainTokens, r.plainTime), perSecond(r.tokens, r.time)
 	if r.Plain > 0 {
 		r.Ratio = r.With / r.Plain
@@ -283,16 +289,25 @@ func (r *SpecRow) finish(report engine.SpecReport, streams int) {
 		r.PerPass = float64(r.tokens) / float64(passes)
 	}
 	r.against()
-	if r.predict(report); streams == 1 && r.With > 0 {
+	if r.foreseenIn > 0 && r.With > 0 {
+		r.Predicted = r.foreseen / r.foreseenIn
 		r.Error = r.Predicted/r.With - 1
 	}
 }
 
+// foresee adds what the model of a round predicts for one answer, with T and D as they are right after it: a machine drifts.
+func (r *SpecRow) foresee(stats []engine.Stats, report engine.SpecReport) {
+	var one SpecRow
+	one.count(stats, mode{})
+	tokens, seconds := one.predict(report)
+	r.foreseen, r.foreseenIn = r.foreseen+tokens, r.foreseenIn+seconds
+}
+
 // predict applies the model of a round to what was drafted: a round with w guesses takes T(1+w), drafting takes D of its
 // steps, and the tokens follow from the acceptance per position; the other passes take T(1).
-func (r *SpecRow) predict(report engine.SpecReport) {
+func (r *SpecRow) predict(report engine.SpecReport) (tokens, seconds float64) {
 	if len(report.Pass) == 0 {
-		return
+		return 0, 0
 	}
 	alphas := make([]float64, len(r.offered))
 	reached := float64(r.Rounds)
@@ -305,7 +320,7 @@ func (r *SpecRow) predict(report engine.SpecReport) {
 		}
 	}
 	plain := float64(max(0, r.tokens-r.Accepted-r.Rounds))
-	tokens, seconds := plain, plain*report.Pass[0]
+	tokens, seconds = plain, plain*report.Pass[0]
 	for g := 1; g <= len(r.offered); g++ {
 		rounds := r.offered[g-1]
 		if g < len(r.offered) {
@@ -319,9 +334,7 @@ func (r *SpecRow) predict(report engine.SpecReport) {
 	for i, rounds := range r.widths {
 		seconds += float64(rounds) * report.Pass[min(i+1, len(report.Pass)-1)]
 	}
-	if seconds += r.drafting(report); seconds > 0 {
-		r.Predicted = tokens / seconds
-	}
+	return tokens, seconds + r.drafting(report)
 }
 
 // drafting is the seconds that a draft model's steps take: D of their mean number, each time.

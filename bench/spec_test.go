@@ -44,12 +44,18 @@ func TestSpeculationComparesTheSameAnswers(t *testing.T) {
 	require.Positive(t, all.Rounds)
 	require.GreaterOrEqual(t, all.MeanAccepted, 1.0)
 	require.Equal(t, res.Rows[0].Drafted+res.Rows[1].Drafted, all.Drafted)
-	require.Positive(t, all.Predicted)
+	require.Zero(t, all.Predicted, "of one request at a time")
 	require.Len(t, res.Pass, e.Spec().NMax+1)
 	require.Contains(t, res.String(), "maths")
 	require.Len(t, all.Fixed, 2)
 	best := max(all.Plain, all.Fixed[0].TokensPerSecond, all.Fixed[1].TokensPerSecond)
 	require.InDelta(t, all.With/best, all.AgainstBest, 1e-9)
+
+	o.Kinds, o.Streams, o.Fixed = []string{"chat"}, 1, nil
+	res, err = Speculation(t.Context(), e, o)
+	require.NoError(t, err)
+	require.Positive(t, res.All.Predicted)
+	require.InDelta(t, res.All.Predicted/res.All.With-1, res.All.Error, 1e-9)
 
 	o.Kinds = []string{"nonsense"}
 	_, err = Speculation(t.Context(), e, o)
@@ -60,10 +66,12 @@ func TestPredictionOfKnownRounds(t *testing.T) {
 	report := engine.SpecReport{Pass: []float64{1, 1.1, 1.2, 1.3}, Draft: []float64{0.1, 0.2, 0.3}}
 	// 10 rounds of two guesses: 8 first and 4 second guesses accepted; 5 plain passes
 	r := SpecRow{tokens: 27, Accepted: 12, Rounds: 10, accepted: []int{8, 4}, offered: []int{10, 10}, widths: []int{0, 10}}
-	r.predict(report)
-	require.InDelta(t, 27/(5*1+10*(1.2+0.2)), r.Predicted, 1e-9)
+	tokens, seconds := r.predict(report)
+	require.InDelta(t, 27, tokens, 1e-9)
+	require.InDelta(t, 5*1+10*(1.2+0.2), seconds, 1e-9)
 	// the same with trees of three nodes and two or three steps of a draft model each
 	r.widths, r.asks, r.steps = []int{0, 0, 10}, 10, 25
-	r.predict(report)
-	require.InDelta(t, 27/(5*1+10*(1.3+0.25)), r.Predicted, 1e-9)
+	tokens, seconds = r.predict(report)
+	require.InDelta(t, 27, tokens, 1e-9)
+	require.InDelta(t, 5*1+10*(1.3+0.25), seconds, 1e-9)
 }

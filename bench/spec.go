@@ -121,7 +121,8 @@ func (o *SpecOptions) both(ctx context.Context, e *engine.Engine, row *SpecRow, 
 		}
 		ids = append(ids, prompt)
 	}
-	if _, _, err := o.run(ctx, e, ids, mode{plain: true}, 0); err != nil { // all find the prompt in the cache
+	// All find the prompt in the caches, a draft model too: two tokens have one of them drafted for.
+	if _, _, err := o.run(ctx, e, ids, mode{fixed: 1}, 3); err != nil {
 		return err
 	}
 	modes := []mode{{plain: true}, {}}

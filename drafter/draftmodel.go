@@ -166,8 +166,8 @@ func (s *modelSession) sequence() []int32 {
 	return all
 }
 
-// Close frees the sequence's blocks.
-func (s *modelSession) Close() { s.seq.Free() }
+// Close leaves what the sequence holds to later sessions of the same text, until others need the blocks.
+func (s *modelSession) Close() { s.seq.Release(s.fed) }
 
 // chain grows a round's tree by one guess after the other.
 type chain struct {

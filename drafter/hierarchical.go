@@ -56,8 +56,14 @@ func (d *Hierarchical) Name() string { return "hierarchical" }
 // Bytes counts one pass of the bigger model and one step of the small drafter.
 func (d *Hierarchical) Bytes() int64 { return d.m.WeightBytes() + d.small.Bytes() }
 
-// Counts say how often the bigger model stopped early.
-func (d *Hierarchical) Counts() Counts { return d.counts }
+// Counts add up those of the bigger model and of the small drafter.
+func (d *Hierarchical) Counts() Counts {
+	sum := d.counts
+	if c, ok := d.small.(Counter); ok {
+		sum.add(c.Counts())
+	}
+	return sum
+}
 
 // Close closes the small drafter and frees the cache, and the bigger model where that was asked for.
 func (d *Hierarchical) Close() error {
@@ -91,10 +97,10 @@ type hierarchicalSession struct {
 // Committed tells the small drafter; the bigger model finds the tokens in the round.
 func (s *hierarchicalSession) Committed(ids []int32) { s.small.Committed(ids) }
 
-// Close frees the small drafter's session and the bigger model's sequence.
+// Close ends the small drafter's session and leaves what the sequence holds to later sessions of the same text.
 func (s *hierarchicalSession) Close() {
 	s.small.Close()
-	s.seq.Free()
+	s.seq.Release(s.fed)
 }
 
 // Propose lets the small drafter and the bigger model take turns until all budgets are used up.

@@ -9,12 +9,17 @@ import (
 	"quickdraft/tensor"
 )
 
-// Counts say why drafting with a model stopped early; none of these is an error.
+// Counts say why drafting with a model stopped early, none of which is an error, and how much it computed.
 type Counts struct {
 	ContextFull int64 // the sequence no longer fits the draft's context
 	NoBlocks    int64 // the draft's KV cache was full
 	Unknown     int64 // the sequence holds a token that the draft does not know
 	NaN         int64 // the draft's logits were not numbers
+	Fed         int64 // tokens that the model computed, guesses included
+}
+
+func (c *Counts) add(n Counts) {
+	c.ContextFull, c.NoBlocks, c.Unknown, c.NaN, c.Fed = c.ContextFull+n.ContextFull, c.NoBlocks+n.NoBlocks, c.Unknown+n.Unknown, c.NaN+n.NaN, c.Fed+n.Fed
 }
 
 // Counter is implemented by drafters that run a model.
@@ -64,6 +69,7 @@ func newPool(m *model.Model, nTokens int) (*kvcache.Cache, error) {
 
 // sync makes the lane hold the beginning of want and queues the rest; the last token is always queued, for its logits.
 func (l *lane) sync(want []int32) {
+	l.adopt(want)
 	keep := max(0, min(common(l.fed, want), len(want)-1))
 	if keep < len(l.fed) {
 		l.seq.Truncate(keep)
@@ -86,6 +92,7 @@ func (r *runner) step(lanes []*lane) (tensor.F32, error) {
 			return tensor.F32{}, nil
 		}
 		logits, err := r.m.Forward(&r.batch)
+		r.counts.Fed += int64(len(r.batch.Tokens))
 		if err != nil {
 			if !r.stopNaN(err) {
 				return tensor.F32{}, err

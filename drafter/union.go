@@ -57,9 +57,7 @@ func (d *Union) Bytes() (n int64) {
 func (d *Union) Counts() (sum Counts) {
 	for _, part := range d.drafters {
 		if c, ok := part.(Counter); ok {
-			n := c.Counts()
-			sum.ContextFull, sum.NoBlocks = sum.ContextFull+n.ContextFull, sum.NoBlocks+n.NoBlocks
-			sum.Unknown, sum.NaN = sum.Unknown+n.Unknown, sum.NaN+n.NaN
+			sum.add(c.Counts())
 		}
 	}
 	return sum

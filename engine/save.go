@@ -5,12 +5,13 @@ import (
 	"errors"
 	"fmt"
 
+	"quickdraft/drafter"
 	"quickdraft/kvcache"
 	"quickdraft/sample"
 )
 
-// SavePrefix writes the keys and values of a prompt to a file, and computes first what the prefix cache lacks of them.
-// The file is replaced as a whole or not at all. Another engine on the same model finds them after RestorePrefix.
+// SavePrefix writes the keys and values of a prompt to a file, those of draft models too, and computes first what is lacking
+// of them. The file is replaced as a whole or not at all. Another engine on the same models finds them after RestorePrefix.
 func (e *Engine) SavePrefix(ctx context.Context, path string, prompt []int32) error {
 	if e.opts.NoPrefix {
 		return errors.New("save: the prefix cache is off")
@@ -30,13 +31,23 @@ func (e *Engine) SavePrefix(ctx context.Context, path string, prompt []int32) er
 		if n := seq.Adopt(prompt); n < len(prompt) {
 			return fmt.Errorf("%s: save: other requests took the KV blocks of %d of the %d tokens", path, len(prompt)-n, len(prompt))
 		}
-		return seq.Save(path, e.model.Fingerprint(), prompt)
+		parts := []kvcache.Saved{{Seq: seq, Fingerprint: e.model.Fingerprint(), IDs: prompt}}
+		if k, ok := e.opts.Spec.Drafter.(drafter.Keeper); ok {
+			drafts, err := k.Keep(prompt)
+			if err != nil {
+				return fmt.Errorf("%s: save: %w", path, err)
+			}
+			defer drafter.FreeSaved(drafts)
+			parts = append(parts, drafts...)
+		}
+		return kvcache.Save(path, parts...)
 	})
 }
 
 // RestorePrefix puts what SavePrefix wrote into the prefix cache and returns its tokens: requests that begin with them
-// need no prefill for them, until other requests need the blocks. Files of other models, quantisations and layouts are
-// refused with kvcache.ErrForeign, damaged ones with kvcache.ErrDamaged.
+// need no prefill for them, until other requests need the blocks, and neither does the draft model that was saved with them;
+// another one reads them when it first drafts for them. Files of other targets, quantisations and layouts are refused with
+// kvcache.ErrForeign, damaged ones with kvcache.ErrDamaged.
 func (e *Engine) RestorePrefix(path string) (ids []int32, err error) {
 	if e.opts.NoPrefix {
 		return nil, errors.New("restore: the prefix cache is off")
@@ -47,6 +58,9 @@ func (e *Engine) RestorePrefix(path string) (ids []int32, err error) {
 			return err
 		}
 		seq.Release(ids)
+		if k, ok := e.opts.Spec.Drafter.(drafter.Keeper); ok {
+			return k.Recall(path)
+		}
 		return nil
 	})
 	return ids, err

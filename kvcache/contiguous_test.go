@@ -74,7 +74,7 @@ func TestSavedByEitherCache(t *testing.T) {
 		}
 		require.Positive(t, m.seq.tables[1].first)
 		path := filepath.Join(t.TempDir(), "seq.kv")
-		require.NoError(t, m.seq.Save(path, testPrint, ids))
+		require.NoError(t, Save(path, Saved{m.seq, testPrint, ids}))
 
 		cfg.Contiguous = !contiguous
 		c := small(t, cfg)

@@ -13,27 +13,40 @@ import (
 	"path/filepath"
 )
 
-// A saved sequence, little endian:
+// A file of saved sequences is one part after the other, each behind its length in bytes as a uint64. A part, little endian:
 //
-//	 0  8 bytes   "qdkvseq1", the version of this layout
+//	 0  8 bytes   "qdkvseq2", the version of this layout
 //	 8  32 bytes  fingerprint: sha256 of the caller's and of the cache's shape
 //	40  uint32    tokens
 //	44  int32     ids, one a token; then for every pool the uint32 number of its first block that is held
 //	    blocks    layer by layer: all blocks' keys, all blocks' values, as they lie in memory
 //	    32 bytes  sha256 of everything before
-const saveMagic = "qdkvseq1"
+const saveMagic = "qdkvseq2"
 
-// ErrForeign is in the error of Restore for a file that another model, quantisation or layout wrote.
+// partHead is the bytes of a part up to its tokens' ids.
+const partHead = len(saveMagic) + sha256.Size + 4
+
+// ErrForeign is in the error of Restore for a file in which there is nothing of this model, quantisation and layout.
 var ErrForeign = errors.New("saved by another model, quantisation or layout")
 
 // ErrDamaged is in the error of Restore for a file that is cut off or changed.
 var ErrDamaged = errors.New("damaged")
 
-// Save writes the committed tokens, ids[:Len()], with their keys and values to a file. The file appears whole or not at
-// all: another one at path stays until the new one is safe on disk. The fingerprint says which model computed them.
-func (s *Seq) Save(path string, fingerprint [sha256.Size]byte, ids []int32) (err error) {
-	if len(ids) < s.length || s.length == 0 {
-		return fmt.Errorf("%s: save of %d tokens with %d ids, want at least one and an id for each", path, s.length, len(ids))
+// Saved is a sequence to be saved: its committed tokens, IDs[:Seq.Len()], with their keys and values. The fingerprint says
+// which model computed them.
+type Saved struct {
+	Seq         *Seq
+	Fingerprint [sha256.Size]byte
+	IDs         []int32
+}
+
+// Save writes sequences, which may be of several caches, to a file. The file appears whole or not at all: another one at
+// path stays until the new one is safe on disk.
+func Save(path string, parts ...Saved) (err error) {
+	for _, p := range parts {
+		if len(p.IDs) < p.Seq.length || p.Seq.length == 0 {
+			return fmt.Errorf("%s: save of %d tokens with %d ids, want at least one and an id for each", path, p.Seq.length, len(p.IDs))
+		}
 	}
 	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".tmp*")
 	if err != nil {
@@ -46,9 +59,12 @@ func (s *Seq) Save(path string, fingerprint [sha256.Size]byte, ids []int32) (err
 		}
 	}()
 	w := bufio.NewWriterSize(f, 1<<20)
-	sum := sha256.New()
-	s.write(io.MultiWriter(w, sum), s.cache.cfg.seal(fingerprint), ids[:s.length])
-	_, _ = w.Write(sum.Sum(nil))
+	for _, p := range parts {
+		_, _ = w.Write(binary.LittleEndian.AppendUint64(nil, uint64(p.Seq.savedBytes())))
+		sum := sha256.New()
+		p.Seq.write(io.MultiWriter(w, sum), p.Seq.cache.cfg.seal(p.Fingerprint), p.IDs[:p.Seq.length])
+		_, _ = w.Write(sum.Sum(nil))
+	}
 	if err = errors.Join(w.Flush(), f.Sync(), f.Close()); err != nil {
 		return err
 	}
@@ -56,6 +72,16 @@ func (s *Seq) Save(path string, fingerprint [sha256.Size]byte, ids []int32) (err
 		return err
 	}
 	return syncDir(filepath.Dir(path))
+}
+
+// savedBytes is the length of a part.
+func (s *Seq) savedBytes() int64 {
+	n := int64(partHead + 4*(s.length+len(s.cache.pools)) + sha256.Size)
+	_ = s.cache.eachBlock(s, func(block []byte) error {
+		n += int64(len(block))
+		return nil
+	})
+	return n
 }
 
 // syncDir makes a rename last where directories can be synced.
@@ -108,9 +134,9 @@ func (cfg *Config) seal(fingerprint [sha256.Size]byte) [sha256.Size]byte {
 		cfg.Layers, cfg.KVHeads, cfg.HeadDim, cfg.Windows, cfg.F32, cfg.K8, cfg.V8, BlockTokens))
 }
 
-// Restore reads what Save wrote into a new sequence and returns it with its tokens. A file of another model or layout is
-// refused with ErrForeign, one that is not whole with ErrDamaged; the cache is unchanged then, and likewise when it has
-// too few free blocks.
+// Restore reads the first sequence of a file that this cache and the model of the fingerprint saved into a new sequence and
+// returns it with its tokens. A file without one is refused with ErrForeign, one that is not whole with ErrDamaged; the cache
+// is unchanged then, and likewise when it has too few free blocks.
 func (c *Cache) Restore(path string, fingerprint [sha256.Size]byte) (s *Seq, ids []int32, err error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -121,16 +147,45 @@ func (c *Cache) Restore(path string, fingerprint [sha256.Size]byte) (s *Seq, ids
 	if err != nil {
 		return nil, nil, err
 	}
-	r := &sumReader{r: bufio.NewReaderSize(f, 1<<20), sum: sha256.New(), left: info.Size()}
+	r, err := findPart(f, info.Size(), c.cfg.seal(fingerprint))
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", path, err)
+	}
 	s = c.NewSeq()
-	if ids, err = c.read(r, s, c.cfg.seal(fingerprint)); err != nil {
+	if ids, err = c.read(r, s); err != nil {
 		s.Free()
 		return nil, nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return s, ids, nil
 }
 
-// sumReader reads a file of known length and sums what it reads.
+// findPart looks through the parts of a file of size bytes, all of which have to fit, for one with a seal.
+func findPart(f io.ReaderAt, size int64, seal [sha256.Size]byte) (found *sumReader, err error) {
+	want := append([]byte(saveMagic), seal[:]...)
+	for at := int64(0); at < size || at == 0; {
+		var head [8 + len(saveMagic) + sha256.Size]byte
+		if size-at < int64(8+partHead) {
+			return nil, fmt.Errorf("%w: %d bytes where a saved sequence begins, want %d or more", ErrDamaged, size-at, 8+partHead)
+		}
+		if _, err := f.ReadAt(head[:], at); err != nil {
+			return nil, err
+		}
+		n := binary.LittleEndian.Uint64(head[:])
+		if left := size - at - 8; n < uint64(partHead) || n > uint64(left) {
+			return nil, fmt.Errorf("%w: a saved sequence of %d bytes, want %d to the %d that are left", ErrDamaged, n, partHead, left)
+		}
+		if found == nil && bytes.Equal(head[8:], want) {
+			found = &sumReader{r: bufio.NewReaderSize(io.NewSectionReader(f, at+8, int64(n)), 1<<20), sum: sha256.New(), left: int64(n)}
+		}
+		at += 8 + int64(n)
+	}
+	if found == nil {
+		return nil, ErrForeign
+	}
+	return found, nil
+}
+
+// sumReader reads a part of known length and sums what it reads.
 type sumReader struct {
 	r    io.Reader
 	sum  hash.Hash
@@ -140,7 +195,7 @@ type sumReader struct {
 // full fills b or fails.
 func (r *sumReader) full(b []byte) error {
 	if int64(len(b)) > r.left {
-		return fmt.Errorf("%w: the file ends %d bytes early", ErrDamaged, int64(len(b))-r.left)
+		return fmt.Errorf("%w: it ends %d bytes early", ErrDamaged, int64(len(b))-r.left)
 	}
 	r.left -= int64(len(b))
 	if _, err := io.ReadFull(r.r, b); err != nil {
@@ -151,17 +206,14 @@ func (r *sumReader) full(b []byte) error {
 }
 
 // read fills s, which may be left half filled after an error.
-func (c *Cache) read(r *sumReader, s *Seq, seal [sha256.Size]byte) ([]int32, error) {
-	head := make([]byte, len(saveMagic)+sha256.Size+4)
+func (c *Cache) read(r *sumReader, s *Seq) ([]int32, error) {
+	head := make([]byte, partHead)
 	if err := r.full(head); err != nil {
 		return nil, err
 	}
-	if !bytes.Equal(head[:len(head)-4], append([]byte(saveMagic), seal[:]...)) {
-		return nil, ErrForeign
-	}
 	n := int64(binary.LittleEndian.Uint32(head[len(head)-4:]))
 	if n < 1 || 4*n > r.left {
-		return nil, fmt.Errorf("%w: %d tokens in a file with %d bytes after their number", ErrDamaged, n, r.left)
+		return nil, fmt.Errorf("%w: %d tokens with %d bytes after their number", ErrDamaged, n, r.left)
 	}
 	raw := make([]byte, 4*(int(n)+len(c.pools)))
 	if err := r.full(raw); err != nil {

@@ -21,9 +21,9 @@ func TestSaveAndRestore(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "seq.kv")
 			ids := tokens(0, 333)
 			m := filled(t, small(t, cfg), ids)
-			require.NoError(t, m.seq.Save(path, testPrint, ids))
-			require.Error(t, m.seq.Save(path, testPrint, ids[:10]))
-			require.Error(t, m.seq.Save(filepath.Join(path, "x"), testPrint, ids))
+			require.NoError(t, Save(path, Saved{m.seq, testPrint, ids}))
+			require.Error(t, Save(path, Saved{m.seq, testPrint, ids[:10]}))
+			require.Error(t, Save(filepath.Join(path, "x"), Saved{m.seq, testPrint, ids}))
 
 			c := small(t, cfg)
 			s, got, err := c.Restore(path, testPrint)
@@ -44,7 +44,7 @@ func TestRestoreRefuses(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "seq.kv")
 	ids := tokens(0, 40)
 	m := filled(t, small(t, Config{Blocks: 4}), ids)
-	require.NoError(t, m.seq.Save(path, testPrint, ids))
+	require.NoError(t, Save(path, Saved{m.seq, testPrint, ids}))
 	good, err := os.ReadFile(path)
 	require.NoError(t, err)
 	c := small(t, Config{Blocks: 4})
@@ -84,13 +84,13 @@ func TestSaveSurvivesKill(t *testing.T) {
 		c := small(t, Config{Blocks: 60})
 		a, b := filled(t, c, ids[0]), filled(t, c, ids[1])
 		for {
-			require.NoError(t, a.seq.Save(path, testPrint, ids[0]))
-			require.NoError(t, b.seq.Save(path, testPrint, ids[1]))
+			require.NoError(t, Save(path, Saved{a.seq, testPrint, ids[0]}))
+			require.NoError(t, Save(path, Saved{b.seq, testPrint, ids[1]}))
 		}
 	}
 	path := filepath.Join(t.TempDir(), "seq.kv")
 	c := small(t, Config{Blocks: 60})
-	require.NoError(t, filled(t, c, ids[0]).seq.Save(path, testPrint, ids[0]))
+	require.NoError(t, Save(path, Saved{filled(t, c, ids[0]).seq, testPrint, ids[0]}))
 	for i := range 10 {
 		cmd := exec.Command(os.Args[0], "-test.run=^TestSaveSurvivesKill$")
 		cmd.Env = append(os.Environ(), "KVCACHE_SAVE_FOREVER="+path)
@@ -103,4 +103,41 @@ func TestSaveSurvivesKill(t *testing.T) {
 		require.NoError(t, err)
 		require.Contains(t, ids, got)
 	}
+}
+
+// TestSeveralSequencesInAFile saves those of two models together: each cache finds its own, wherever it stands.
+func TestSeveralSequencesInAFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "seq.kv")
+	other := sha256.Sum256([]byte("a draft"))
+	ids, draftIDs := tokens(0, 40), tokens(7, 33)
+	big, small8 := small(t, Config{Blocks: 4}), small(t, Config{Blocks: 4, K8: true})
+	m, d := filled(t, big, ids), filled(t, small8, draftIDs)
+	require.NoError(t, Save(path, Saved{m.seq, testPrint, ids}, Saved{d.seq, other, draftIDs}))
+	for _, c := range []struct {
+		cfg   Config
+		print [sha256.Size]byte
+		want  *model
+	}{{Config{Blocks: 4}, testPrint, m}, {Config{Blocks: 4, K8: true}, other, d}} {
+		s, got, err := small(t, c.cfg).Restore(path, c.print)
+		require.NoError(t, err)
+		require.Equal(t, c.want.ids, got)
+		(&model{seq: s, ids: got, rows: c.want.rows}).check(t, nil)
+	}
+	_, _, err := small(t, Config{Blocks: 4}).Restore(path, other)
+	require.ErrorIs(t, err, ErrForeign)
+	good, err := os.ReadFile(path)
+	require.NoError(t, err)
+	for cut := 1; cut < len(good); cut += 97 { // whichever part is cut, no cache takes anything from the file
+		require.NoError(t, os.WriteFile(path, good[:len(good)-cut], 0o600))
+		_, _, err := small(t, Config{Blocks: 4}).Restore(path, testPrint)
+		if left := len(good) - cut; left == int(8+m.seq.savedBytes()) {
+			require.NoError(t, err, "only the second part is gone, and wholly")
+			continue
+		}
+		require.ErrorIs(t, err, ErrDamaged, "%d bytes cut", cut)
+	}
+	require.Error(t, Save(path, Saved{m.seq, testPrint, ids}, Saved{big.NewSeq(), testPrint, nil}))
+	after, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.NotEmpty(t, after, "a save that fails leaves the file alone")
 }

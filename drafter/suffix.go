@@ -6,7 +6,8 @@ import "fmt"
 const maxCorpus = 1 << 26
 
 // Suffix guesses that what followed the longest earlier occurrence of the sequence's end follows again. It searches the
-// request's own prompt and answer and a corpus that all requests share, and guesses further the longer the match is.
+// request's own prompt and answer and a corpus that all requests share, and guesses further the longer the match is. Of
+// several occurrences it takes the one nearest to where the sequence copied from last, else the latest.
 type Suffix struct {
 	corpus *automaton // nil: none
 	bytes  int64
@@ -46,7 +47,7 @@ func (d *Suffix) Close() error { return nil }
 
 // NewSession starts an empty automaton for the request's own text.
 func (d *Suffix) NewSession() (Session, error) {
-	return &suffixSession{d: d, own: newAutomaton()}, nil
+	return &suffixSession{d: d, own: newAutomaton(), source: source{away: -1}}, nil
 }
 
 // Propose continues the longest match of each round.
@@ -54,17 +55,17 @@ func (d *Suffix) Propose(rounds []Round) error {
 	for i := range rounds {
 		r := &rounds[i]
 		s := r.Session.(*suffixSession)
-		text, end, length := s.predict(r.IDs[len(s.own.text):])
+		m := s.predict(r.IDs[len(s.own.text):])
 		parent := int32(-1)
-		for i := range min(reach(length), r.Budget.Nodes, r.Budget.Depth) {
+		for i := range min(reach(m.length), r.Budget.Nodes, r.Budget.Depth) {
 			id := int32(0)
-			if at := end + i; at < len(text) {
-				id = text[at]
+			if at := m.end + i; at < len(m.text) {
+				id = m.text[at]
 			} else {
-				id = r.Tree.IDs[at-len(text)] // the occurrence runs into the end: what repeats goes on repeating
+				id = r.Tree.IDs[at-len(m.text)] // the occurrence runs into the end: what repeats goes on repeating
 			}
 			parent = r.Tree.Add(id, parent, nil)
-			r.Tree.Belief[parent] = sureness(length + i)
+			r.Tree.Belief[parent] = sureness(m.length + i)
 		}
 	}
 	return nil
@@ -75,6 +76,7 @@ type suffixSession struct {
 	own    *automaton
 	match  int32 // length of the longest suffix of the sequence that also occurs earlier in it
 	end    int32 // index behind that occurrence
+	source source
 	corpus suffixMatch
 }
 
@@ -84,15 +86,26 @@ func (s *suffixSession) Close() {}
 // Committed extends the request's automaton and follows the tokens in the corpus.
 func (s *suffixSession) Committed(ids []int32) {
 	for _, id := range ids {
+		s.source.step(s.own.text, id)
 		s.match, s.end = s.own.extend(id)
+		if s.match >= steady && s.source.away != 0 {
+			s.source = source{at: int(s.end)}
+		}
 		if s.d.corpus != nil {
 			s.corpus = s.d.corpus.step(s.corpus, id)
 		}
 	}
 }
 
-// predict returns where the longest match goes on, and the length of the match, given the tokens beyond the committed ones.
-func (s *suffixSession) predict(beyond []int32) (text []int32, end, n int) {
+// occurrence is an earlier place where the sequence's end is found.
+type occurrence struct {
+	text   []int32
+	end    int // index behind it
+	length int // 0: there is none
+}
+
+// predict returns the occurrence to go on from, given the tokens beyond the committed ones.
+func (s *suffixSession) predict(beyond []int32) occurrence {
 	length, at := s.match, s.end
 	if len(beyond) > 0 && len(s.own.text) > 0 {
 		m := suffixMatch{s.own.states[s.own.last].link, length}
@@ -101,20 +114,24 @@ func (s *suffixSession) predict(beyond []int32) (text []int32, end, n int) {
 		}
 		length, at = m.length, s.own.states[m.state].end
 	}
-	text = s.own.text
+	text := s.own.text
 	if s.d.corpus != nil {
 		m := s.corpus
 		for _, id := range beyond {
 			m = s.d.corpus.step(m, id)
 		}
 		if end := s.d.corpus.states[m.state].end; m.length > length && int(end) < len(s.d.corpus.text) {
-			length, at, text = m.length, end, s.d.corpus.text
+			return occurrence{s.d.corpus.text, int(end), int(m.length)}
 		}
 	}
 	if length == 0 || int(at) == len(text) {
-		return nil, 0, 0
+		return occurrence{}
 	}
-	return text, int(at), int(length)
+	o := occurrence{text, int(at), int(length)}
+	if len(beyond) == 0 {
+		o.end = s.source.nearest(text, o)
+	}
+	return o
 }
 
 // reach is how far a match of n tokens is followed at most: a single token says little about more than the next one, and a
@@ -127,4 +144,12 @@ func reach(n int) int {
 }
 
 // sureness is a first belief in what follows a match of n tokens; the controller learns what it is worth.
-func sureness(n int) float64 { return 1 - 1.2/float64(n+2) }
+func sureness(n int) float64 {
+	if n < len(sure) {
+		return sure[n]
+	}
+	return 0.97
+}
+
+// sure was measured on 20 answers that edit code and summarise texts.
+var sure = [...]float64{1: 0.35, 2: 0.64, 3: 0.74, 4: 0.78, 5: 0.82, 6: 0.87, 7: 0.89, 8: 0.91, 9: 0.93}

@@ -75,6 +75,35 @@ func TestSuffixReachFollowsTheMatch(t *testing.T) {
 	s.Close()
 }
 
+// TestSuffixGoesOnWhereItWas copies a text with changes: short matches are followed near the place of the last copy, for as
+// long as that is not too far back.
+func TestSuffixGoesOnWhereItWas(t *testing.T) {
+	d, err := NewSuffix(nil)
+	require.NoError(t, err)
+	one := Budget{Nodes: 1, Depth: 1}
+	source := []int32{50, 51, 52, 53, 9, 54, 55, 56, 57, 58, 59, 60, 9, 70, 71, 72, 73, 9, 80}
+	after := func(copied ...int32) []int32 {
+		return proposal(t, d, append(append([]int32{}, source...), copied...), one).IDs
+	}
+	require.Equal(t, []int32{54}, after(50, 51, 52, 53, 9), "a copy goes on")
+	require.Equal(t, []int32{54}, after(50, 51, 52, 53, 99, 9), "a token was put in before the 9, of which there are three")
+	require.Equal(t, []int32{70}, after(55, 56, 57, 58, 99, 9), "one was put in the place of two")
+	require.Equal(t, []int32{80}, after(70, 71, 72, 73, 99, 9, 81, 9), "the 9 that was due is nearer than the one just written")
+	require.Equal(t, []int32{80}, after(52, 53, 99, 9), "two tokens are no copy: the latest counts")
+	long := []int32{55, 56, 57, 58}
+	for range giveUp + 1 {
+		long = append(long, int32(200+len(long)))
+	}
+	require.Equal(t, []int32{80}, after(append(long, 9)...), "the copy is long over")
+	require.Equal(t, []int32{70}, after(append(long[:4+giveUp-1], 9)...), "and not quite")
+	far := append([]int32{50, 51, 52, 53, 9, 54}, make([]int32, lookAhead+lookBack)...)
+	for i := 6; i < len(far); i++ {
+		far[i] = int32(300 + i)
+	}
+	far = append(far, 9, 55, 50, 51, 52, 53, 98)
+	require.Equal(t, []int32{54}, proposal(t, d, append(far, 9), one).IDs, "the place is nearer than the latest occurrence")
+}
+
 func TestSuffixCorpus(t *testing.T) {
 	d, err := NewSuffix([]int32{50, 51, 52, 53, 54, 55, 1, 2, 9, 9})
 	require.NoError(t, err)

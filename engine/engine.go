@@ -293,6 +293,9 @@ func (e *Engine) SubmitChoices(ctx context.Context, req Request, n int, each fun
 // loop steps while there is work and sleeps while there is none.
 func (e *Engine) loop() {
 	defer close(e.done)
+	if e.opts.Spec.Cores != nil {
+		tensor.Confine(e.opts.Spec.Cores)
+	}
 	for {
 		e.mu.Lock()
 		for len(e.queue) == 0 && len(e.active) == 0 && len(e.calls) == 0 && !e.closed {

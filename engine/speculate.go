@@ -21,6 +21,7 @@ type SpecOptions struct {
 	Fixed    int             // guesses in every round, whatever the controller thinks; 0: the controller decides
 	Lenience float64         // in (0, 1]: accept with min(1, p/(lq)), lossy below 1; default 1
 	Branch   int             // guesses for one position at most; 0: what the controller thinks best, 1 with Fixed
+	Cores    []int           // CPUs that the draft's own pool keeps to, and with it the engine's thread; nil: no such pool
 
 	// Open, when Drafter is nil, makes it once the target is loaded.
 	Open func(target *model.Model) (drafter.Drafter, error)

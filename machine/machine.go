@@ -30,8 +30,9 @@ type Info struct {
 type Cache struct {
 	Level  int
 	Bytes  int
-	Shared int // usable cores that share one instance, 0 when unknown
-	Groups int // instances that the usable cores spread over, 0 when unknown
+	Shared int   // usable cores that share one instance, 0 when unknown
+	Cores  []int // one CPU of each of these; nil when unknown
+	Groups int   // instances that the usable cores spread over, 0 when unknown
 }
 
 // Host describes this computer; it looks once.
@@ -59,6 +60,19 @@ func CacheBytes(level int) int {
 		}
 	}
 	return 0
+}
+
+// Near returns one CPU of each usable core that shares the last level of cache with the first one, when the usable cores
+// spread over several such caches; nil when there is but one, or when the system does not tell. What is to stay in a cache
+// and is read by all threads belongs to cores that share it.
+func (m *Info) Near() []int {
+	if len(m.Caches) == 0 {
+		return nil
+	}
+	if last := m.Caches[len(m.Caches)-1]; last.Level >= 3 && last.Groups > 1 {
+		return last.Cores
+	}
+	return nil
 }
 
 // Describe is one line about this computer.
@@ -201,7 +215,8 @@ func (r root) caches(cores []int) []Cache {
 		}
 		c := Cache{Level: level, Bytes: bytes}
 		if shared := r.list(cpuFile(cores[0], dir+"shared_cpu_list")); shared != nil {
-			c.Shared = len(cpuList(cores).and(shared))
+			c.Cores = cpuList(cores).and(shared)
+			c.Shared = len(c.Cores)
 			c.Groups = r.cacheGroups(cores, dir)
 		}
 		caches = append(caches, c)

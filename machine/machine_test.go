@@ -137,12 +137,23 @@ func TestCaches(t *testing.T) {
 			}
 		}
 	}
-	want := []Cache{{1, 32 << 10, 1, 4}, {2, 1 << 20, 1, 4}, {3, 32 << 20, 2, 2}}
+	want := []Cache{{1, 32 << 10, 1, []int{0}, 4}, {2, 1 << 20, 1, []int{0}, 4}, {3, 32 << 20, 2, []int{0, 2}, 2}}
 	m := tree(t, with(files, "proc/cpuinfo", "processor\t: 0\nmodel name\t: Some CPU\nmodel name\t: other")).detect()
 	require.Equal(t, want, m.Caches)
 	require.Equal(t, "Some CPU", m.Model)
 	require.Equal(t, []int{0, 2, 4, 6}, m.Cores)
 	require.Contains(t, m.String(), "L3 32 MiB shared by 2")
+	require.Equal(t, []int{0, 2}, m.Near())
+	oneGroup := with(files)
+	for cpu := range 8 {
+		oneGroup[cpuFile(cpu, "cache/index3/shared_cpu_list")] = "0-7"
+	}
+	require.Nil(t, tree(t, oneGroup).detect().Near(), "all cores share the cache")
+	for cpu := range 8 {
+		delete(oneGroup, cpuFile(cpu, "cache/index3/shared_cpu_list"))
+	}
+	require.Nil(t, tree(t, oneGroup).detect().Near(), "nobody knows who shares it")
+	require.Nil(t, tree(t, cpus(8, 2)).detect().Near(), "no cache is visible")
 
 	for _, size := range []string{"", "x", "-1K", "99999999999999999999K", "9999999999999M"} {
 		broken := with(files)

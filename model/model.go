@@ -30,6 +30,8 @@ type Options struct {
 	F32 bool
 	// Pool runs the ops; nil makes one of machine.Threads() workers that Close stops.
 	Pool *tensor.Pool
+	// Cores, if set and Pool is not, are the CPUs that the workers of the model's own pool keep to, one each.
+	Cores []int
 	// MaxBatch is the largest number of tokens in one pass; 0 means DefaultMaxBatch.
 	MaxBatch int
 	// Progress, if set, is called after each tensor with the bytes of the file read so far and in all.
@@ -190,6 +192,14 @@ func findModelType(f *fields) (name string, arch architecture, err error) {
 	return "", arch, fmt.Errorf("%s: model_type = %q: want one of %s", f.label("", "model_type"), modelType, strings.Join(known, ", "))
 }
 
+func newPool(cores []int) *tensor.Pool {
+	n := machine.Threads()
+	if cores != nil {
+		n = min(n, len(cores))
+	}
+	return tensor.NewPoolOn(n, cores)
+}
+
 func load(name string, arch architecture, f *fields, w weights, o Options) (*Model, error) {
 	m := &Model{pool: o.Pool, f32: o.F32}
 	if o.MaxBatch == 0 {
@@ -203,7 +213,7 @@ func load(name string, arch architecture, f *fields, w weights, o Options) (*Mod
 		return nil, err
 	}
 	if m.pool == nil {
-		m.pool, m.ownsPool = tensor.NewPool(machine.Threads()), true
+		m.pool, m.ownsPool = newPool(o.Cores), true
 	}
 	if sum, ok := w.fingerprint(); ok {
 		m.fingerprint = sha256.Sum256(fmt.Appendf(sum[:], "layout %d, f32 %v", quant.LayoutVersion, o.F32))

@@ -15,11 +15,18 @@ func pin(n, i int) {
 			continue
 		}
 		if i == 0 {
-			var one unix.CPUSet
-			one.Set(cpu)
-			_ = unix.SchedSetaffinity(0, &one) // a refusal leaves the thread where the system puts it
+			restrict([]int{cpu})
 			return
 		}
 		i--
 	}
+}
+
+// restrict lets the calling thread run on some processors only; a refusal leaves it where the system puts it.
+func restrict(cores []int) {
+	var set unix.CPUSet
+	for _, cpu := range cores {
+		set.Set(cpu)
+	}
+	_ = unix.SchedSetaffinity(0, &set)
 }

@@ -36,3 +36,28 @@ func TestPoolPinsWorkersThatFillTheMachine(t *testing.T) {
 		}
 	}
 }
+
+func TestPoolKeepsToItsCores(t *testing.T) {
+	var may unix.CPUSet
+	require.NoError(t, unix.SchedGetaffinity(0, &may))
+	cpu := 0
+	for !may.IsSet(cpu) {
+		cpu++
+	}
+	p := NewPoolOn(3, []int{cpu})
+	defer p.Close()
+	task := &placeTask{counts: make([]int, 3)}
+	p.Run(task)
+	require.Equal(t, []int{may.Count(), 1, 1}, task.counts)
+
+	confined := make(chan struct{})
+	go func() {
+		defer close(confined)
+		Confine([]int{cpu})
+		p.Run(task)
+	}()
+	<-confined
+	require.Equal(t, []int{1, 1, 1}, task.counts)
+	p.Run(task)
+	require.Equal(t, may.Count(), task.counts[0], "the thread ends with the goroutine that it was confined for")
+}

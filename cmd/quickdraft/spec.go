@@ -166,6 +166,8 @@ func (s *specFlags) options(ctx context.Context, target string, t *text.Text, ba
 	if err != nil {
 		return o, err
 	}
+	o.Cores = draftCores(draft)
+	base.Cores = o.Cores
 	o.Open = func(m *model.Model) (drafter.Drafter, error) {
 		if m.Config().EncoderLayers > 0 && draft == "" && !s.flags.Changed("spec-type") {
 			s.method = specNone // nobody asked for guesses, and this model takes none
@@ -207,7 +209,11 @@ func (s *specFlags) open(m *model.Model, target string, t *text.Text, draft, big
 		c.Corpus = t.Tokenizer.Encode(string(data), tokenizer.EncodeOptions{})
 	}
 	if draft != "" {
-		if c.Draft, err = s.load(draft, base); err != nil {
+		near := base
+		if near.Cores != nil {
+			near.Pool = nil
+		}
+		if c.Draft, err = s.load(draft, near); err != nil {
 			return nil, err
 		}
 		if err := s.match(&c, target, t, draft); err != nil {

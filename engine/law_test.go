@@ -52,6 +52,37 @@ func whole(t testing.TB, ticket *Ticket) (tokens []Token) {
 	return tokens
 }
 
+// countStarts notes the sequences of an engine: one for each time that a request starts.
+func countStarts(e *Engine) map[*kvcache.Seq]bool {
+	seqs := map[*kvcache.Seq]bool{}
+	e.forward = func(b *model.Batch) (tensor.F32, error) {
+		for _, s := range b.Spans {
+			seqs[s.Seq] = true
+		}
+		return e.model.Forward(b)
+	}
+	return seqs
+}
+
+// preemptEvery sends all running requests back to the queue after every n-th pass. It returns what countStarts does.
+func preemptEvery(e *Engine, n int) map[*kvcache.Seq]bool {
+	seqs, passes := countStarts(e), 0
+	inner := e.forward
+	e.forward = func(b *model.Batch) (tensor.F32, error) {
+		if passes++; passes%n == 0 {
+			e.mu.Lock()
+			e.calls = append(e.calls, func(bool) {
+				for _, r := range e.running() {
+					e.preempt(r)
+				}
+			})
+			e.mu.Unlock()
+		}
+		return inner(b)
+	}
+	return seqs
+}
+
 func submit(t testing.TB, e *Engine, r Request) *Ticket {
 	t.Helper()
 	ticket, err := e.Submit(context.Background(), r)
@@ -99,13 +130,7 @@ func TestOneAnswerWhateverHappensBeside(t *testing.T) {
 			o.Context = 256
 			t.Run(arch+", "+name, func(t *testing.T) {
 				e := open(t, path, o)
-				seqs := map[*kvcache.Seq]bool{} // one for each time that a request starts
-				e.forward = func(b *model.Batch) (tensor.F32, error) {
-					for _, s := range b.Spans {
-						seqs[s.Seq] = true
-					}
-					return e.model.Forward(b)
-				}
+				seqs := countStarts(e)
 				for round := range 2 { // the second time with warm prefixes
 					var tickets []*Ticket
 					for i := range n {

@@ -61,6 +61,7 @@ func (e *Engine) newRun(ctx context.Context, req Request) (*run, error) {
 	r := &run{Request: req, ctx: ctx, sampler: sampler, arrived: time.Now()}
 	r.stats.PromptTokens = len(r.Prompt)
 	e.toEncoder(r)
+	sampler.SetPrompt(len(r.Prompt))
 	r.limit = len(r.Prompt) + r.MaxTokens
 	r.ids = append(make([]int32, 0, len(r.Prompt)+min(r.MaxTokens, 256)), r.Prompt...)
 	r.out = make(chan Token, min(r.MaxTokens+1, outBuffer))

@@ -27,10 +27,13 @@ type Params struct {
 	XTCProbability float64 // chance, drawn once a position, of dropping all tokens above XTCThreshold but the least probable; 0 is off
 	XTCThreshold   float64
 
+	// The repetition penalty counts prompt and answer, as Hugging Face, vLLM and llama.cpp have it; frequency and presence
+	// penalties count the answer alone (Sampler.SetPrompt), as OpenAI's API and vLLM have it: what a user quotes or asks about
+	// does not make its words dearer.
 	RepeatPenalty    float64 // each distinct id of the window once: positive logits are divided, negative multiplied; 1 is off
 	RepeatLastN      int     // window of the three penalties in tokens; -1 is the whole history, 0 is off
-	FrequencyPenalty float64 // subtracted once for each time the id occurs
-	PresencePenalty  float64 // subtracted once if the id occurs
+	FrequencyPenalty float64 // subtracted once for each time the id occurs in the answer
+	PresencePenalty  float64 // subtracted once if the id occurs in the answer
 
 	DRYMultiplier    float64 // penalty DRYMultiplier * DRYBase^(n-DRYAllowedLength) for continuing a repeat of n tokens; 0 is off
 	DRYBase          float64

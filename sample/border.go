@@ -54,10 +54,15 @@ func (s *selector) border(keys, weights []float64, span, target float64) (c cut,
 			in = append(in, ranked{k, weightOf(weights, i), int32(i)})
 		}
 	}
+	return s.within(in, acc, target), true
+}
+
+// within is the cut inside entries before which the sum is acc.
+func (s *selector) within(in []ranked, acc, target float64) cut {
 	for len(in) > sortable {
 		top, low := bounds(in)
 		if top == low {
-			return equalCut(in, acc, target), true
+			return equalCut(in, acc, target)
 		}
 		scale := nBins / (top - low)
 		if math.IsInf(scale, 1) {
@@ -65,7 +70,26 @@ func (s *selector) border(keys, weights []float64, span, target float64) (c cut,
 		}
 		in, acc = s.narrow(in, top, scale, acc, target)
 	}
-	return sortedCut(in, acc, target), true
+	return sortedCut(in, acc, target)
+}
+
+// flatMargin is by which part of the target a sample of every sampleStep-th weight may be wrong: four standard deviations where
+// 10,000 weights count that differ by their own size.
+const flatMargin = 0.04
+
+// bracket returns keys between which, by a sample, the sum of weights in descending order of keys reaches target. hi is the
+// highest key and span a guess of how far below it the border lies.
+func (s *selector) bracket(keys, weights []float64, hi, span, target float64) (above, below float64, ok bool) {
+	scale := nBins / span
+	clear(s.mass[:])
+	for lo := 0; lo < len(keys); lo += sampleRun * sampleStep {
+		for i := lo; i < min(lo+sampleRun, len(keys)); i++ {
+			s.mass[binOf(hi-keys[i], scale)] += weights[i]
+		}
+	}
+	first, _, _ := s.reach(0, float64(target*((1-flatMargin)/sampleStep)))
+	last, _, ok := s.reach(0, float64(target*((1+flatMargin)/sampleStep)))
+	return hi - float64(first)/scale, hi - float64(last+1)/scale, ok && last < nBins-1
 }
 
 func weightOf(weights []float64, i int) float64 {
@@ -138,7 +162,11 @@ func (s *selector) narrow(in []ranked, hi, scale, acc, target float64) ([]ranked
 func bounds(in []ranked) (top, low float64) {
 	top, low = in[0].key, in[0].key
 	for i := range in {
-		top, low = max(top, in[i].key), min(low, in[i].key)
+		if key := in[i].key; key > top {
+			top = key
+		} else if key < low {
+			low = key
+		}
 	}
 	return top, low
 }

@@ -5,8 +5,6 @@ import (
 	"math"
 	"math/bits"
 	"slices"
-
-	"quickdraft/internal/detmath"
 )
 
 // candidates are the tokens still in play, always in the order of their ids. A logit is finite, or -Inf for a token that may
@@ -33,13 +31,17 @@ type candidates struct {
 
 	kernels *kernelSet
 	narrow  []float32 // (blocks)
+	part    []float64 // (blocks)
+	marked  mask      // of the block at hand
+	places  [blockSize]int32
 }
 
 func newCandidates(vocab int) candidates {
 	blocks := nBlocks(vocab)
 	return candidates{
 		logit: make([]float64, vocab), id: make([]int32, vocab), w: make([]float64, vocab),
-		tops: make([]float64, blocks), sums: make([]float64, blocks), narrow: make([]float32, blocks), kernels: active,
+		tops: make([]float64, blocks), sums: make([]float64, blocks), narrow: make([]float32, blocks), part: make([]float64, blocks),
+		kernels: active,
 	}
 }
 
@@ -169,36 +171,19 @@ func (c *candidates) weigh() {
 	} else {
 		c.kernels.weights64(w, sums, c.logit[:c.n], c.top, 1/c.temp)
 	}
-	c.addSums()
+	c.addBlocks()
 }
 
+// addSums adds up the weights after some have gone.
 func (c *candidates) addSums() {
+	c.kernels.sumsWhere(c.sums[:nBlocks(c.n)], c.w[:c.n], c.w[:c.n], 0)
+	c.addBlocks()
+}
+
+func (c *candidates) addBlocks() {
 	c.sum = 0
 	for _, s := range c.sums[:nBlocks(c.n)] {
 		c.sum += s
-	}
-}
-
-// atLeast calls f with the candidates whose logit is low or more, in order. f may move candidate i to the front of the list.
-func (c *candidates) atLeast(low float64, f func(i int)) {
-	for b, top := range c.blockTops() {
-		if top < low {
-			continue
-		}
-		lo, hi := b*blockSize, min((b+1)*blockSize, c.n)
-		if c.row == nil {
-			above(c.logit, lo, hi, low, f)
-		} else {
-			above(c.row, lo, hi, narrowUp(low), f)
-		}
-	}
-}
-
-func above[T float32 | float64](x []T, lo, hi int, low T, f func(i int)) {
-	for i, l := range x[lo:hi] {
-		if l >= low {
-			f(lo + i)
-		}
 	}
 }
 
@@ -209,34 +194,6 @@ func narrowUp(x float64) float32 {
 		n = math.Nextafter32(n, math.MaxFloat32)
 	}
 	return n
-}
-
-// keepLogits drops the candidates with a logit below low, which is at most top, and those of -Inf.
-func (c *candidates) keepLogits(low float64) {
-	n := 0
-	c.atLeast(max(low, lowest), func(i int) {
-		c.move(n, i)
-		n++
-	})
-	c.shrink(n)
-}
-
-// keepWeights drops the candidates with a weight below low, which is at most 1. A sum is never below what it adds.
-func (c *candidates) keepWeights(low float64) {
-	c.weigh()
-	n := 0
-	for b, s := range c.sums[:nBlocks(c.n)] {
-		if s < low {
-			continue
-		}
-		for i := b * blockSize; i < min((b+1)*blockSize, c.n); i++ {
-			if c.w[i] >= low {
-				c.move(n, i)
-				n++
-			}
-		}
-	}
-	c.shrink(n)
 }
 
 // keepMask drops the candidates whose bit is not set.
@@ -282,25 +239,26 @@ func (c *candidates) shrink(n int) {
 	}
 	c.n, c.dense, c.row, c.topped = n, false, nil, false
 	if c.weighed {
-		for b := range nBlocks(n) {
-			c.sums[b] = detmath.Sum(c.w[b*blockSize : min((b+1)*blockSize, n)])
-		}
 		c.addSums()
 	}
 }
 
 // keepTop drops the candidates below a cut of their logits.
 func (c *candidates) keepTop(cut cut) {
+	c.keepLogits(cut.key)
 	skip := cut.equal - cut.ties
+	if skip == 0 {
+		return
+	}
 	n := 0
-	c.atLeast(cut.key, func(i int) {
+	for i := range c.n {
 		if skip > 0 && c.logitAt(i) == cut.key {
 			skip--
-			return
+			continue
 		}
 		c.move(n, i)
 		n++
-	})
+	}
 	c.shrink(n)
 }
 

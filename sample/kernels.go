@@ -24,6 +24,10 @@ type kernelSet struct {
 	widen     func(dst *float64, x *float32, n int)
 	expSums   func(w, sums *float64, x *float32, table *float64, n int, top, inv float64)
 	expSums64 func(w, sums, x, table *float64, n int, top, inv float64)
+
+	atLeast   func(bits *uint64, x *float32, n int, low float32)
+	atLeast64 func(bits *uint64, x *float64, n int, low float64)
+	sumWhere  func(sums, w, x *float64, n int, low float64)
 }
 
 // kernelSets lists the sets, best level first, the Go loops last.
@@ -124,5 +128,46 @@ func goWeights[T float32 | float64](w, sums []float64, x []T, top, inv float64) 
 	for b := range nBlocks(len(x)) {
 		lo, hi := b*blockSize, min((b+1)*blockSize, len(x))
 		sums[b] = detmath.ExpSum(w[lo:hi], x[lo:hi], top, inv)
+	}
+}
+
+// mask says of the entries of a block which are meant: bit i%64 of word i/64.
+type mask [blockSize / 64]uint64
+
+// atLeast32 marks the entries of a block, x, that are low or more.
+func (k *kernelSet) atLeast32(m *mask, x []float32, low float32) {
+	if k.atLeast != nil && len(x) == blockSize {
+		k.atLeast(&m[0], &x[0], 1, low)
+		return
+	}
+	goAtLeast(m, x, low)
+}
+
+func (k *kernelSet) atLeast64Of(m *mask, x []float64, low float64) {
+	if k.atLeast64 != nil && len(x) == blockSize {
+		k.atLeast64(&m[0], &x[0], 1, low)
+		return
+	}
+	goAtLeast(m, x, low)
+}
+
+func goAtLeast[T float32 | float64](m *mask, x []T, low T) {
+	*m = mask{}
+	for i, v := range x {
+		if v >= low {
+			m[i/64] |= 1 << (i % 64)
+		}
+	}
+}
+
+// sumsWhere sets sums to those of each block's w whose x is low or more, in the order of detmath.Sum.
+func (k *kernelSet) sumsWhere(sums, w, x []float64, low float64) {
+	n := whole(k.sumWhere != nil, len(x), blockSize)
+	if n > 0 {
+		k.sumWhere(&sums[0], &w[0], &x[0], n, low)
+	}
+	for b := n; b < nBlocks(len(x)); b++ {
+		lo, hi := b*blockSize, min((b+1)*blockSize, len(x))
+		sums[b] = detmath.SumWhere(w[lo:hi], x[lo:hi], low)
 	}
 }

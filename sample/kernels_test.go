@@ -156,7 +156,7 @@ func TestEveryKernelIsAssembly(t *testing.T) {
 			ran[name] = true
 		}
 	}
-	require.Len(t, ran, 2*5)
+	require.Len(t, ran, 2*8)
 }
 
 // TestEveryLevelChoosesTheSame samples with the kernels of each level; ids and distributions must have the same bits.
@@ -166,6 +166,8 @@ func TestEveryLevelChoosesTheSame(t *testing.T) {
 		"greedy": func(p *Params) { p.Temperature = 0 }, "plain": nil, "everything": everything,
 		"top-k": func(p *Params) { p.Temperature, p.TopK, p.TopP, p.MinP = 0.7, 40, 0.95, 0.05 },
 		"top-p": func(p *Params) { p.TopP = 0.9 }, "min-p": func(p *Params) { p.MinP = 0.01 }, "typical": func(p *Params) { p.TypicalP = 0.9 },
+		"flat": func(p *Params) { p.Temperature, p.TopP = 5, 0.9 }, "flat, typical": func(p *Params) { p.Temperature, p.TypicalP = 5, 0.9 },
+		"xtc":  func(p *Params) { p.XTCProbability, p.XTCThreshold = 1, 0.001 },
 		"many": func(p *Params) { p.TopK = 700 }, "mirostat": func(p *Params) { p.Mirostat = 2 },
 	} {
 		for _, n := range []int{7, 130, 3000, 20_000} {
@@ -267,6 +269,9 @@ func BenchmarkKernels(b *testing.B) {
 		{"widen", 4, func(k *kernelSet) { k.widened(wide, row) }},
 		{"weights", 4, func(k *kernelSet) { k.weights(w, tops, row, 20, 1) }},
 		{"weights64", 8, func(k *kernelSet) { k.weights64(w, tops, wide, 20, 1) }},
+		{"sums where", 16, func(k *kernelSet) { k.sumsWhere(tops, w, wide, 3) }},
+		{"sum", 8, func(k *kernelSet) { sumOf(wide) }},
+		{"squares", 8, func(k *kernelSet) { squaresOf(wide, 3) }},
 	} {
 		for i := range kernelSets {
 			if k := kernelSets[len(kernelSets)-1-i]; cpu.Has(k.level) {

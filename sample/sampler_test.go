@@ -378,7 +378,20 @@ func BenchmarkSample(b *testing.B) {
 		{"min-p", func(p *Params) { p.MinP = 0.05 }},
 		{"top-k 5000", func(p *Params) { p.TopK = 5000 }},
 		{"typical", func(p *Params) { p.TypicalP = 0.9 }},
+		{"typical, flat", func(p *Params) { p.Temperature, p.TypicalP = 5, 0.9 }},
+		{"top-k 75000", func(p *Params) { p.TopK = 75_000 }},
+		{"min-p, flat", func(p *Params) { p.Temperature, p.MinP = 5, 0.05 }},
+		{"top-n-sigma", func(p *Params) { p.TopNSigma = 1 }},
+		{"xtc", func(p *Params) { p.XTCProbability, p.XTCThreshold = 1, 0.01 }},
+		{"dry, penalties", func(p *Params) { p.DRYMultiplier, p.RepeatPenalty, p.PresencePenalty = 0.8, 1.1, 0.5 }},
+		{"mirostat", func(p *Params) { p.Mirostat = 2 }},
+		{"mirostat, flat", func(p *Params) { p.Mirostat, p.Temperature, p.MirostatTau = 2, 5, 9 }},
 		{"everything", everything},
+		{"everything, flat", func(p *Params) { everything(p); p.Temperature, p.TopK, p.MinP = 5, 0, 0.0001 }},
+		{"everything, temperature first", func(p *Params) {
+			everything(p)
+			p.Order = []string{"temperature", "penalties", "dry", "typical_p", "top_p", "min_p", "xtc", "top_n_sigma", "top_k"}
+		}},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			s := mustNew(b, vocab, c.change)

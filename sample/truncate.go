@@ -28,8 +28,11 @@ func (w *Workspace) kthLogit(k int) float64 {
 	return w.sel.nth(w.keys, k)
 }
 
-// sampleStep is the distance between the logits that lowBound looks at when there are fewer blocks than k.
-const sampleStep = 16
+// A sample is a run of sampleRun candidates, a cache line of logits, of every sampleStep such runs.
+const (
+	sampleStep = 16
+	sampleRun  = 8
+)
 
 // lowBound returns a logit that k candidates reach, and few more than k. The k-th highest of the blocks' tops is one for
 // certain; from a sample, less than one in a thousand is none.
@@ -43,8 +46,10 @@ func (w *Workspace) lowBound(k int) (low float64, ok bool) {
 	if in > c.n/sampleStep/2 {
 		return 0, false
 	}
-	for i := 0; i < c.n; i += sampleStep {
-		w.keys = append(w.keys, c.logitAt(i))
+	for lo := 0; lo < c.n; lo += sampleRun * sampleStep {
+		for i := lo; i < min(lo+sampleRun, c.n); i++ {
+			w.keys = append(w.keys, c.logitAt(i))
+		}
 	}
 	low = w.sel.nth(w.keys, in)
 	w.keys = w.keys[:0]
@@ -61,12 +66,64 @@ func (w *Workspace) topP(p float64) {
 	c.weigh()
 	target := float64(p * c.sum)
 	// Everything below half of (1-p)/n of the sum lies after the border, since all of it together is less than 1-p.
-	sum := c.sum
-	c.keepWeights(float64(0.5*(1-p)) * sum / float64(c.n))
+	low := float64(float64(0.5*(1-p)) * c.sum / float64(c.n))
+	if c.isFlat(low) {
+		c.widen()
+		if cut, ok := w.flatBorder(c.logit[:c.n], c.top, float64(16*c.temp), target); ok {
+			c.hide(c.logit[:c.n], cut.key, cut.equal-cut.ties)
+			return
+		}
+	}
+	c.keepWeights(low)
 	c.widen()
 	if cut, ok := w.sel.border(c.logit[:c.n], c.w[:c.n], float64(16*c.temp), target); ok {
 		c.keepTop(cut)
 	}
+}
+
+// isFlat reports whether a list is long and, by a sample, hardly shorter without the weights below low.
+func (c *candidates) isFlat(low float64) bool {
+	if c.n < 1<<14 {
+		return false
+	}
+	n := 0
+	for lo := 0; lo < c.n; lo += sampleRun * sampleStep {
+		for _, w := range c.w[lo:min(lo+sampleRun, c.n)] {
+			if w >= low {
+				n++
+			}
+		}
+	}
+	return n > c.n/sampleStep/2
+}
+
+// flatBorder is selector.border for a long list, most of which it does not go through one by one: a sample says between which
+// two keys the border is, the sums of weights prove it, and what lies between is looked at. ok is false where the sample was
+// wrong, as it may be where few candidates have most of the weight.
+func (w *Workspace) flatBorder(keys []float64, hi, span, target float64) (cut, bool) {
+	c := &w.cand
+	above, below, ok := w.sel.bracket(keys, c.w[:c.n], hi, span, target)
+	if !ok {
+		return cut{}, false
+	}
+	acc := c.massWhere(keys, above)
+	if acc >= target || c.massWhere(keys, below) < target {
+		return cut{}, false
+	}
+	in := w.sel.entries[:0]
+	for b := range nBlocks(c.n) {
+		lo, end := c.block(b)
+		c.kernels.atLeast64Of(&c.marked, keys[lo:end], above)
+		known := c.marked
+		c.kernels.atLeast64Of(&c.marked, keys[lo:end], below)
+		for i := range c.marked {
+			c.marked[i] &^= known[i]
+		}
+		for _, i := range c.places[:c.decode(lo)] {
+			in = append(in, ranked{keys[i], c.w[i], i})
+		}
+	}
+	return w.sel.within(in, acc, target), true
 }
 
 // minP keeps the tokens whose probability is at least m times the highest one.
@@ -90,24 +147,43 @@ func (w *Workspace) typicalP(p float64) {
 	c.weigh()
 	sum, inv := c.sum, 1/c.temp
 	logSum := detmath.Log(sum)
-	keys := w.keys[:c.n]
-	for i, wt := range c.w[:c.n] {
-		if keys[i] = 0; wt > 0 {
-			keys[i] = float64(wt * float64((c.logitAt(i)-c.top)*inv))
-		}
+	entropy := logSum
+	if c.row != nil {
+		entropy -= surprise(c.row[:c.n], c.w, c.top, inv) / sum
+	} else {
+		entropy -= surprise(c.logit[:c.n], c.w, c.top, inv) / sum
 	}
-	entropy := logSum - detmath.Sum(keys)/sum
 	// As in topP, half of (1-p)/n is after the border if nothing more probable can come after it: nothing does where the surprise
 	// is over twice the entropy.
-	c.keepWeights(float64(sum * min(float64(0.5*(1-p))/float64(c.n), float64(0.999*detmath.Exp(float64(-2*entropy))))))
+	lowest := float64(sum * min(float64(0.5*(1-p))/float64(c.n), float64(0.999*detmath.Exp(float64(-2*entropy)))))
+	flat := c.isFlat(lowest)
+	if !flat {
+		c.keepWeights(lowest)
+	}
 	c.widen()
-	keys = keys[:c.n]
-	low := 0.0
+	keys, farthest := w.keys[:c.n], 0.0
 	for i, l := range c.logit[:c.n] {
 		keys[i] = -math.Abs(logSum - float64((l-c.top)*inv) - entropy)
-		low = min(low, keys[i])
+		if keys[i] < farthest && keys[i] > negInf {
+			farthest = keys[i]
+		}
 	}
-	cut, ok := w.sel.border(keys, c.w[:c.n], min(16, max(-low, 1e-6)), float64(p*sum))
+	w.keepTypical(keys, min(16, max(-farthest, 1e-6)), float64(p*sum), flat)
+}
+
+// keepTypical drops what is beyond the border of the keys.
+func (w *Workspace) keepTypical(keys []float64, span, target float64, flat bool) {
+	c := &w.cand
+	if flat {
+		if cut, ok := w.flatBorder(keys, 0, span, target); ok {
+			top := c.top
+			c.hide(keys, cut.key, 0)
+			c.findTop()
+			c.weighed = c.top == top
+			return
+		}
+	}
+	cut, ok := w.sel.border(keys, c.w[:c.n], span, target)
 	if !ok {
 		return
 	}
@@ -130,21 +206,17 @@ func (w *Workspace) topNSigma(n float64) {
 	if n <= 0 {
 		return
 	}
-	keys, count := w.keys[:c.n], 0.0
-	for i := range keys {
-		if keys[i] = 0; c.logitAt(i) > negInf {
-			keys[i] = c.logitAt(i)
-			count++
-		}
+	if c.row != nil {
+		c.keepLogits(c.top - float64(n*deviation(c.row[:c.n])))
+		return
 	}
-	mean := detmath.Sum(keys) / count
-	for i := range keys {
-		d := c.logitAt(i) - mean
-		if keys[i] = 0; d > negInf {
-			keys[i] = float64(d * d)
-		}
-	}
-	c.keepLogits(c.top - float64(n*math.Sqrt(detmath.Sum(keys)/count)))
+	c.keepLogits(c.top - float64(n*deviation(c.logit[:c.n])))
+}
+
+// deviation is the standard deviation of the numbers of x.
+func deviation[T float32 | float64](x []T) float64 {
+	sum, n := sumOf(x)
+	return math.Sqrt(squaresOf(x, sum/float64(n)) / float64(n))
 }
 
 // xtc drops, where chance lets it act, all tokens of at least the threshold but the least probable of them, the lowest id on a tie.
@@ -154,27 +226,22 @@ func (w *Workspace) xtc(p *Params, position int) {
 		return
 	}
 	c.weigh()
+	c.widen()
 	low := float64(p.XTCThreshold * c.sum)
 	above, last := 0, -1
-	for i, wt := range c.w[:c.n] {
-		if wt >= low {
-			above++
-			if last < 0 || wt < c.w[last] {
-				last = i
-			}
+	c.overWeights(low, func(i int) {
+		above++
+		if last < 0 || c.w[i] < c.w[last] {
+			last = i
 		}
-	}
+	})
 	if above < 2 {
 		return
 	}
-	n := 0
-	for i := range c.n {
-		if i == last || c.w[i] < low {
-			c.move(n, i)
-			n++
+	c.overWeights(low, func(i int) {
+		if i != last {
+			c.set(i, negInf)
 		}
-	}
-	c.shrink(n)
-	c.weighed = false
-	c.findTop()
+	})
+	c.changed()
 }

@@ -41,6 +41,12 @@ var scans = []op{
 		"(w *float64, sums *float64, x *float32, table *float64, n int, top float64, inv float64)", func(k *kernel) { emitExpSums(k, single) }},
 	{"ExpSums64", "is ExpSums of float64.",
 		"(w *float64, sums *float64, x *float64, table *float64, n int, top float64, inv float64)", func(k *kernel) { emitExpSums(k, double) }},
+	{"AtLeast", "sets bit i%64 of word i/64 of bits where x[i] is low or more, for 128*n floats.",
+		"(bits *uint64, x *float32, n int, low float32)", func(k *kernel) { emitAtLeast(k, single) }},
+	{"AtLeast64", "is AtLeast of float64.",
+		"(bits *uint64, x *float64, n int, low float64)", func(k *kernel) { emitAtLeast(k, double) }},
+	{"SumWhere", "sets sums[i] to the sum of those of w[128*i:128*i+128] whose x is low or more, for n blocks.",
+		"(sums *float64, w *float64, x *float64, n int, low float64)", emitSumWhere},
 }
 
 // width is the size of a row's entries in bytes.
@@ -205,6 +211,16 @@ func emitExpSums(k *kernel, size width) {
 	k.SUBQ(operand.I8(-8*laneCount), w)
 	k.DECQ(left)
 	k.JNE(operand.LabelRef("lanes"))
+	k.addLanes(lane, vectors)
+	k.VMOVSD(lane(0).AsX(), mem(sums, 0))
+	k.ADDQ(operand.U8(8), sums)
+	k.DECQ(n)
+	k.JNE(operand.LabelRef("block"))
+	k.Label("done")
+}
+
+// addLanes adds 16 lanes in halves and leaves the sum in the lowest one.
+func (k *kernel) addLanes(lane func(int) reg.VecVirtual, vectors int) {
 	for h := vectors / 2; h >= 1; h /= 2 {
 		for i := range h {
 			k.VADDPD(lane(i+h), lane(i), lane(i))
@@ -214,7 +230,117 @@ func emitExpSums(k *kernel, size width) {
 	k.foldHalves(total, t, func(a, b operand.Op) { k.VADDPD(a, b, b) })
 	k.VPERMILPD(operand.U8(1), total.AsX(), t.AsX())
 	k.VADDPD(t.AsX(), total.AsX(), total.AsX())
-	k.VMOVSD(total.AsX(), mem(sums, 0))
+}
+
+// wordBits is the number of entries that a word of a mask stands for.
+const wordBits = 64
+
+// emitAtLeast compares vector by vector and puts the results together to words.
+func emitAtLeast(k *kernel, size width) {
+	bits, x := k.param("bits"), k.param("x")
+	low, v := k.vec("low"), k.vec("v")
+	if size == single {
+		k.VBROADCASTSS(k.paramMem("low"), low)
+	} else {
+		k.VBROADCASTSD(k.paramMem("low"), low)
+	}
+	n := k.count()
+	k.Label("block")
+	for word := range scanBlock / wordBits {
+		at := word * wordBits * int(size)
+		if k.lv.bits == 512 {
+			k.storeMask(bits, word, x, at, low, size)
+			continue
+		}
+		all, some := k.GP64(), k.GP32()
+		each := k.step() / int(size)
+		for i := range wordBits / each {
+			if size == single {
+				k.VCMPPS(operand.U8(cmpGreaterEqual), low, loaded(k, x, at+i*k.step(), v), v)
+				k.VMOVMSKPS(v, some)
+			} else {
+				k.VCMPPD(operand.U8(cmpGreaterEqual), low, loaded(k, x, at+i*k.step(), v), v)
+				k.VMOVMSKPD(v, some)
+			}
+			if i == 0 {
+				k.MOVL(some, all.As32())
+				continue
+			}
+			k.SHLQ(operand.U8(i*each), some.As64())
+			k.ORQ(some.As64(), all)
+		}
+		k.MOVQ(all, mem(bits, 8*word))
+	}
+	k.ADDQ(operand.I32(scanBlock*int(size)), x)
+	k.ADDQ(operand.U8(scanBlock/8), bits)
+	k.DECQ(n)
+	k.JNE(operand.LabelRef("block"))
+	k.Label("done")
+}
+
+// loaded loads a vector.
+func loaded(k *kernel, x reg.Register, at int, v reg.VecVirtual) reg.VecVirtual {
+	k.VMOVUPS(mem(x, at), v)
+	return v
+}
+
+// storeMask writes one word of a mask with the mask registers of AVX-512.
+func (k *kernel) storeMask(bits reg.Register, word int, x reg.Register, at int, low reg.VecVirtual, size width) {
+	v, masks := k.vec("v"), []reg.Register{reg.K1, reg.K2, reg.K3, reg.K4}
+	compare := func(i int, m reg.Register) {
+		k.VMOVUPS(mem(x, at+i*k.step()), v)
+		if size == single {
+			k.VCMPPS(operand.U8(cmpGreaterEqual), low, v, m)
+		} else {
+			k.VCMPPD(operand.U8(cmpGreaterEqual), low, v, m)
+		}
+	}
+	for i, m := range masks { // 16 entries each
+		if size == single {
+			compare(i, m)
+			continue
+		}
+		compare(2*i, m)
+		compare(2*i+1, reg.K5)
+		k.KUNPCKBW(m, reg.K5, m)
+	}
+	k.KUNPCKWD(reg.K1, reg.K2, reg.K1)
+	k.KUNPCKWD(reg.K3, reg.K4, reg.K3)
+	k.KUNPCKDQ(reg.K1, reg.K3, reg.K1)
+	k.KMOVQ(reg.K1, mem(bits, 8*word))
+}
+
+// emitSumWhere adds like emitExpSums what the comparison leaves of w.
+func emitSumWhere(k *kernel) {
+	sums, w, x := k.param("sums"), k.param("w"), k.param("x")
+	low, v, keep := k.vec("low"), k.vec("v"), k.vec("keep")
+	k.VBROADCASTSD(k.paramMem("low"), low)
+	n, left := k.count(), k.GP64()
+	vectors := 8 * laneCount / k.step()
+	lane := func(i int) reg.VecVirtual { return k.partOf("sum", i) }
+	k.Label("block")
+	for i := range vectors {
+		k.VXORPD(lane(i).AsY(), lane(i).AsY(), lane(i).AsY())
+	}
+	k.MOVQ(operand.U32(scanBlock/laneCount), left)
+	k.Label("lanes")
+	for i := range vectors {
+		k.VMOVUPD(mem(x, i*k.step()), v)
+		if k.lv.bits == 512 {
+			k.VCMPPD(operand.U8(cmpGreaterEqual), low, v, reg.K1)
+			k.VADDPD(mem(w, i*k.step()), lane(i), reg.K1, lane(i))
+			continue
+		}
+		k.VCMPPD(operand.U8(cmpGreaterEqual), low, v, keep)
+		k.VANDPD(mem(w, i*k.step()), keep, v)
+		k.VADDPD(v, lane(i), lane(i))
+	}
+	k.SUBQ(operand.I8(-8*laneCount), w)
+	k.ADDQ(operand.I32(8*laneCount), x)
+	k.DECQ(left)
+	k.JNE(operand.LabelRef("lanes"))
+	k.addLanes(lane, vectors)
+	k.VMOVSD(lane(0).AsX(), mem(sums, 0))
 	k.ADDQ(operand.U8(8), sums)
 	k.DECQ(n)
 	k.JNE(operand.LabelRef("block"))

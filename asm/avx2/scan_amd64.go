@@ -26,3 +26,18 @@ func ExpSums(w *float64, sums *float64, x *float32, table *float64, n int, top f
 //
 //go:noescape
 func ExpSums64(w *float64, sums *float64, x *float64, table *float64, n int, top float64, inv float64)
+
+// AtLeast sets bit i%64 of word i/64 of bits where x[i] is low or more, for 128*n floats.
+//
+//go:noescape
+func AtLeast(bits *uint64, x *float32, n int, low float32)
+
+// AtLeast64 is AtLeast of float64.
+//
+//go:noescape
+func AtLeast64(bits *uint64, x *float64, n int, low float64)
+
+// SumWhere sets sums[i] to the sum of those of w[128*i:128*i+128] whose x is low or more, for n blocks.
+//
+//go:noescape
+func SumWhere(sums *float64, w *float64, x *float64, n int, low float64)

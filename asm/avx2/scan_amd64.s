@@ -659,3 +659,338 @@ lanes:
 done:
 	VZEROUPPER
 	RET
+
+// func AtLeast(bits *uint64, x *float32, n int, low float32)
+// Requires: AVX
+TEXT ·AtLeast(SB), NOSPLIT, $0-28
+	MOVQ         bits+0(FP), AX
+	MOVQ         x+8(FP), CX
+	VBROADCASTSS low+24(FP), Y0
+	MOVQ         n+16(FP), DX
+	TESTQ        DX, DX
+	JE           done
+
+block:
+	VMOVUPS   (CX), Y1
+	VCMPPS    $0x1d, Y0, Y1, Y1
+	VMOVMSKPS Y1, SI
+	MOVL      SI, BX
+	VMOVUPS   32(CX), Y1
+	VCMPPS    $0x1d, Y0, Y1, Y1
+	VMOVMSKPS Y1, SI
+	SHLQ      $0x08, SI
+	ORQ       SI, BX
+	VMOVUPS   64(CX), Y1
+	VCMPPS    $0x1d, Y0, Y1, Y1
+	VMOVMSKPS Y1, SI
+	SHLQ      $0x10, SI
+	ORQ       SI, BX
+	VMOVUPS   96(CX), Y1
+	VCMPPS    $0x1d, Y0, Y1, Y1
+	VMOVMSKPS Y1, SI
+	SHLQ      $0x18, SI
+	ORQ       SI, BX
+	VMOVUPS   128(CX), Y1
+	VCMPPS    $0x1d, Y0, Y1, Y1
+	VMOVMSKPS Y1, SI
+	SHLQ      $0x20, SI
+	ORQ       SI, BX
+	VMOVUPS   160(CX), Y1
+	VCMPPS    $0x1d, Y0, Y1, Y1
+	VMOVMSKPS Y1, SI
+	SHLQ      $0x28, SI
+	ORQ       SI, BX
+	VMOVUPS   192(CX), Y1
+	VCMPPS    $0x1d, Y0, Y1, Y1
+	VMOVMSKPS Y1, SI
+	SHLQ      $0x30, SI
+	ORQ       SI, BX
+	VMOVUPS   224(CX), Y1
+	VCMPPS    $0x1d, Y0, Y1, Y1
+	VMOVMSKPS Y1, SI
+	SHLQ      $0x38, SI
+	ORQ       SI, BX
+	MOVQ      BX, (AX)
+	VMOVUPS   256(CX), Y1
+	VCMPPS    $0x1d, Y0, Y1, Y1
+	VMOVMSKPS Y1, SI
+	MOVL      SI, BX
+	VMOVUPS   288(CX), Y1
+	VCMPPS    $0x1d, Y0, Y1, Y1
+	VMOVMSKPS Y1, SI
+	SHLQ      $0x08, SI
+	ORQ       SI, BX
+	VMOVUPS   320(CX), Y1
+	VCMPPS    $0x1d, Y0, Y1, Y1
+	VMOVMSKPS Y1, SI
+	SHLQ      $0x10, SI
+	ORQ       SI, BX
+	VMOVUPS   352(CX), Y1
+	VCMPPS    $0x1d, Y0, Y1, Y1
+	VMOVMSKPS Y1, SI
+	SHLQ      $0x18, SI
+	ORQ       SI, BX
+	VMOVUPS   384(CX), Y1
+	VCMPPS    $0x1d, Y0, Y1, Y1
+	VMOVMSKPS Y1, SI
+	SHLQ      $0x20, SI
+	ORQ       SI, BX
+	VMOVUPS   416(CX), Y1
+	VCMPPS    $0x1d, Y0, Y1, Y1
+	VMOVMSKPS Y1, SI
+	SHLQ      $0x28, SI
+	ORQ       SI, BX
+	VMOVUPS   448(CX), Y1
+	VCMPPS    $0x1d, Y0, Y1, Y1
+	VMOVMSKPS Y1, SI
+	SHLQ      $0x30, SI
+	ORQ       SI, BX
+	VMOVUPS   480(CX), Y1
+	VCMPPS    $0x1d, Y0, Y1, Y1
+	VMOVMSKPS Y1, SI
+	SHLQ      $0x38, SI
+	ORQ       SI, BX
+	MOVQ      BX, 8(AX)
+	ADDQ      $+512, CX
+	ADDQ      $0x10, AX
+	DECQ      DX
+	JNE       block
+
+done:
+	VZEROUPPER
+	RET
+
+// func AtLeast64(bits *uint64, x *float64, n int, low float64)
+// Requires: AVX
+TEXT ·AtLeast64(SB), NOSPLIT, $0-32
+	MOVQ         bits+0(FP), AX
+	MOVQ         x+8(FP), CX
+	VBROADCASTSD low+24(FP), Y0
+	MOVQ         n+16(FP), DX
+	TESTQ        DX, DX
+	JE           done
+
+block:
+	VMOVUPS   (CX), Y1
+	VCMPPD    $0x1d, Y0, Y1, Y1
+	VMOVMSKPD Y1, SI
+	MOVL      SI, BX
+	VMOVUPS   32(CX), Y1
+	VCMPPD    $0x1d, Y0, Y1, Y1
+	VMOVMSKPD Y1, SI
+	SHLQ      $0x04, SI
+	ORQ       SI, BX
+	VMOVUPS   64(CX), Y1
+	VCMPPD    $0x1d, Y0, Y1, Y1
+	VMOVMSKPD Y1, SI
+	SHLQ      $0x08, SI
+	ORQ       SI, BX
+	VMOVUPS   96(CX), Y1
+	VCMPPD    $0x1d, Y0, Y1, Y1
+	VMOVMSKPD Y1, SI
+	SHLQ      $0x0c, SI
+	ORQ       SI, BX
+	VMOVUPS   128(CX), Y1
+	VCMPPD    $0x1d, Y0, Y1, Y1
+	VMOVMSKPD Y1, SI
+	SHLQ      $0x10, SI
+	ORQ       SI, BX
+	VMOVUPS   160(CX), Y1
+	VCMPPD    $0x1d, Y0, Y1, Y1
+	VMOVMSKPD Y1, SI
+	SHLQ      $0x14, SI
+	ORQ       SI, BX
+	VMOVUPS   192(CX), Y1
+	VCMPPD    $0x1d, Y0, Y1, Y1
+	VMOVMSKPD Y1, SI
+	SHLQ      $0x18, SI
+	ORQ       SI, BX
+	VMOVUPS   224(CX), Y1
+	VCMPPD    $0x1d, Y0, Y1, Y1
+	VMOVMSKPD Y1, SI
+	SHLQ      $0x1c, SI
+	ORQ       SI, BX
+	VMOVUPS   256(CX), Y1
+	VCMPPD    $0x1d, Y0, Y1, Y1
+	VMOVMSKPD Y1, SI
+	SHLQ      $0x20, SI
+	ORQ       SI, BX
+	VMOVUPS   288(CX), Y1
+	VCMPPD    $0x1d, Y0, Y1, Y1
+	VMOVMSKPD Y1, SI
+	SHLQ      $0x24, SI
+	ORQ       SI, BX
+	VMOVUPS   320(CX), Y1
+	VCMPPD    $0x1d, Y0, Y1, Y1
+	VMOVMSKPD Y1, SI
+	SHLQ      $0x28, SI
+	ORQ       SI, BX
+	VMOVUPS   352(CX), Y1
+	VCMPPD    $0x1d, Y0, Y1, Y1
+	VMOVMSKPD Y1, SI
+	SHLQ      $0x2c, SI
+	ORQ       SI, BX
+	VMOVUPS   384(CX), Y1
+	VCMPPD    $0x1d, Y0, Y1, Y1
+	VMOVMSKPD Y1, SI
+	SHLQ      $0x30, SI
+	ORQ       SI, BX
+	VMOVUPS   416(CX), Y1
+	VCMPPD    $0x1d, Y0, Y1, Y1
+	VMOVMSKPD Y1, SI
+	SHLQ      $0x34, SI
+	ORQ       SI, BX
+	VMOVUPS   448(CX), Y1
+	VCMPPD    $0x1d, Y0, Y1, Y1
+	VMOVMSKPD Y1, SI
+	SHLQ      $0x38, SI
+	ORQ       SI, BX
+	VMOVUPS   480(CX), Y1
+	VCMPPD    $0x1d, Y0, Y1, Y1
+	VMOVMSKPD Y1, SI
+	SHLQ      $0x3c, SI
+	ORQ       SI, BX
+	MOVQ      BX, (AX)
+	VMOVUPS   512(CX), Y1
+	VCMPPD    $0x1d, Y0, Y1, Y1
+	VMOVMSKPD Y1, SI
+	MOVL      SI, BX
+	VMOVUPS   544(CX), Y1
+	VCMPPD    $0x1d, Y0, Y1, Y1
+	VMOVMSKPD Y1, SI
+	SHLQ      $0x04, SI
+	ORQ       SI, BX
+	VMOVUPS   576(CX), Y1
+	VCMPPD    $0x1d, Y0, Y1, Y1
+	VMOVMSKPD Y1, SI
+	SHLQ      $0x08, SI
+	ORQ       SI, BX
+	VMOVUPS   608(CX), Y1
+	VCMPPD    $0x1d, Y0, Y1, Y1
+	VMOVMSKPD Y1, SI
+	SHLQ      $0x0c, SI
+	ORQ       SI, BX
+	VMOVUPS   640(CX), Y1
+	VCMPPD    $0x1d, Y0, Y1, Y1
+	VMOVMSKPD Y1, SI
+	SHLQ      $0x10, SI
+	ORQ       SI, BX
+	VMOVUPS   672(CX), Y1
+	VCMPPD    $0x1d, Y0, Y1, Y1
+	VMOVMSKPD Y1, SI
+	SHLQ      $0x14, SI
+	ORQ       SI, BX
+	VMOVUPS   704(CX), Y1
+	VCMPPD    $0x1d, Y0, Y1, Y1
+	VMOVMSKPD Y1, SI
+	SHLQ      $0x18, SI
+	ORQ       SI, BX
+	VMOVUPS   736(CX), Y1
+	VCMPPD    $0x1d, Y0, Y1, Y1
+	VMOVMSKPD Y1, SI
+	SHLQ      $0x1c, SI
+	ORQ       SI, BX
+	VMOVUPS   768(CX), Y1
+	VCMPPD    $0x1d, Y0, Y1, Y1
+	VMOVMSKPD Y1, SI
+	SHLQ      $0x20, SI
+	ORQ       SI, BX
+	VMOVUPS   800(CX), Y1
+	VCMPPD    $0x1d, Y0, Y1, Y1
+	VMOVMSKPD Y1, SI
+	SHLQ      $0x24, SI
+	ORQ       SI, BX
+	VMOVUPS   832(CX), Y1
+	VCMPPD    $0x1d, Y0, Y1, Y1
+	VMOVMSKPD Y1, SI
+	SHLQ      $0x28, SI
+	ORQ       SI, BX
+	VMOVUPS   864(CX), Y1
+	VCMPPD    $0x1d, Y0, Y1, Y1
+	VMOVMSKPD Y1, SI
+	SHLQ      $0x2c, SI
+	ORQ       SI, BX
+	VMOVUPS   896(CX), Y1
+	VCMPPD    $0x1d, Y0, Y1, Y1
+	VMOVMSKPD Y1, SI
+	SHLQ      $0x30, SI
+	ORQ       SI, BX
+	VMOVUPS   928(CX), Y1
+	VCMPPD    $0x1d, Y0, Y1, Y1
+	VMOVMSKPD Y1, SI
+	SHLQ      $0x34, SI
+	ORQ       SI, BX
+	VMOVUPS   960(CX), Y1
+	VCMPPD    $0x1d, Y0, Y1, Y1
+	VMOVMSKPD Y1, SI
+	SHLQ      $0x38, SI
+	ORQ       SI, BX
+	VMOVUPS   992(CX), Y1
+	VCMPPD    $0x1d, Y0, Y1, Y1
+	VMOVMSKPD Y1, SI
+	SHLQ      $0x3c, SI
+	ORQ       SI, BX
+	MOVQ      BX, 8(AX)
+	ADDQ      $+1024, CX
+	ADDQ      $0x10, AX
+	DECQ      DX
+	JNE       block
+
+done:
+	VZEROUPPER
+	RET
+
+// func SumWhere(sums *float64, w *float64, x *float64, n int, low float64)
+// Requires: AVX
+TEXT ·SumWhere(SB), NOSPLIT, $0-40
+	MOVQ         sums+0(FP), AX
+	MOVQ         w+8(FP), CX
+	MOVQ         x+16(FP), DX
+	VBROADCASTSD low+32(FP), Y0
+	MOVQ         n+24(FP), BX
+	TESTQ        BX, BX
+	JE           done
+
+block:
+	VXORPD Y2, Y2, Y2
+	VXORPD Y3, Y3, Y3
+	VXORPD Y4, Y4, Y4
+	VXORPD Y5, Y5, Y5
+	MOVQ   $0x00000008, SI
+
+lanes:
+	VMOVUPD      (DX), Y1
+	VCMPPD       $0x1d, Y0, Y1, Y1
+	VANDPD       (CX), Y1, Y1
+	VADDPD       Y1, Y2, Y2
+	VMOVUPD      32(DX), Y1
+	VCMPPD       $0x1d, Y0, Y1, Y1
+	VANDPD       32(CX), Y1, Y1
+	VADDPD       Y1, Y3, Y3
+	VMOVUPD      64(DX), Y1
+	VCMPPD       $0x1d, Y0, Y1, Y1
+	VANDPD       64(CX), Y1, Y1
+	VADDPD       Y1, Y4, Y4
+	VMOVUPD      96(DX), Y1
+	VCMPPD       $0x1d, Y0, Y1, Y1
+	VANDPD       96(CX), Y1, Y1
+	VADDPD       Y1, Y5, Y5
+	SUBQ         $-128, CX
+	ADDQ         $+128, DX
+	DECQ         SI
+	JNE          lanes
+	VADDPD       Y4, Y2, Y2
+	VADDPD       Y5, Y3, Y3
+	VADDPD       Y3, Y2, Y2
+	VEXTRACTF128 $0x01, Y2, X1
+	VADDPD       X1, X2, X2
+	VPERMILPD    $0x01, X2, X1
+	VADDPD       X1, X2, X2
+	VMOVSD       X2, (AX)
+	ADDQ         $0x08, AX
+	DECQ         BX
+	JNE          block
+
+done:
+	VZEROUPPER
+	RET

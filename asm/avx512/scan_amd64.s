@@ -487,3 +487,158 @@ lanes:
 done:
 	VZEROUPPER
 	RET
+
+// func AtLeast(bits *uint64, x *float32, n int, low float32)
+// Requires: AVX, AVX512BW, AVX512F
+TEXT ·AtLeast(SB), NOSPLIT, $0-28
+	MOVQ         bits+0(FP), AX
+	MOVQ         x+8(FP), CX
+	VBROADCASTSS low+24(FP), Z0
+	MOVQ         n+16(FP), DX
+	TESTQ        DX, DX
+	JE           done
+
+block:
+	VMOVUPS  (CX), Z1
+	VCMPPS   $0x1d, Z0, Z1, K1
+	VMOVUPS  64(CX), Z1
+	VCMPPS   $0x1d, Z0, Z1, K2
+	VMOVUPS  128(CX), Z1
+	VCMPPS   $0x1d, Z0, Z1, K3
+	VMOVUPS  192(CX), Z1
+	VCMPPS   $0x1d, Z0, Z1, K4
+	KUNPCKWD K1, K2, K1
+	KUNPCKWD K3, K4, K3
+	KUNPCKDQ K1, K3, K1
+	KMOVQ    K1, (AX)
+	VMOVUPS  256(CX), Z1
+	VCMPPS   $0x1d, Z0, Z1, K1
+	VMOVUPS  320(CX), Z1
+	VCMPPS   $0x1d, Z0, Z1, K2
+	VMOVUPS  384(CX), Z1
+	VCMPPS   $0x1d, Z0, Z1, K3
+	VMOVUPS  448(CX), Z1
+	VCMPPS   $0x1d, Z0, Z1, K4
+	KUNPCKWD K1, K2, K1
+	KUNPCKWD K3, K4, K3
+	KUNPCKDQ K1, K3, K1
+	KMOVQ    K1, 8(AX)
+	ADDQ     $+512, CX
+	ADDQ     $0x10, AX
+	DECQ     DX
+	JNE      block
+
+done:
+	VZEROUPPER
+	RET
+
+// func AtLeast64(bits *uint64, x *float64, n int, low float64)
+// Requires: AVX, AVX512BW, AVX512F
+TEXT ·AtLeast64(SB), NOSPLIT, $0-32
+	MOVQ         bits+0(FP), AX
+	MOVQ         x+8(FP), CX
+	VBROADCASTSD low+24(FP), Z0
+	MOVQ         n+16(FP), DX
+	TESTQ        DX, DX
+	JE           done
+
+block:
+	VMOVUPS  (CX), Z1
+	VCMPPD   $0x1d, Z0, Z1, K1
+	VMOVUPS  64(CX), Z1
+	VCMPPD   $0x1d, Z0, Z1, K5
+	KUNPCKBW K1, K5, K1
+	VMOVUPS  128(CX), Z1
+	VCMPPD   $0x1d, Z0, Z1, K2
+	VMOVUPS  192(CX), Z1
+	VCMPPD   $0x1d, Z0, Z1, K5
+	KUNPCKBW K2, K5, K2
+	VMOVUPS  256(CX), Z1
+	VCMPPD   $0x1d, Z0, Z1, K3
+	VMOVUPS  320(CX), Z1
+	VCMPPD   $0x1d, Z0, Z1, K5
+	KUNPCKBW K3, K5, K3
+	VMOVUPS  384(CX), Z1
+	VCMPPD   $0x1d, Z0, Z1, K4
+	VMOVUPS  448(CX), Z1
+	VCMPPD   $0x1d, Z0, Z1, K5
+	KUNPCKBW K4, K5, K4
+	KUNPCKWD K1, K2, K1
+	KUNPCKWD K3, K4, K3
+	KUNPCKDQ K1, K3, K1
+	KMOVQ    K1, (AX)
+	VMOVUPS  512(CX), Z1
+	VCMPPD   $0x1d, Z0, Z1, K1
+	VMOVUPS  576(CX), Z1
+	VCMPPD   $0x1d, Z0, Z1, K5
+	KUNPCKBW K1, K5, K1
+	VMOVUPS  640(CX), Z1
+	VCMPPD   $0x1d, Z0, Z1, K2
+	VMOVUPS  704(CX), Z1
+	VCMPPD   $0x1d, Z0, Z1, K5
+	KUNPCKBW K2, K5, K2
+	VMOVUPS  768(CX), Z1
+	VCMPPD   $0x1d, Z0, Z1, K3
+	VMOVUPS  832(CX), Z1
+	VCMPPD   $0x1d, Z0, Z1, K5
+	KUNPCKBW K3, K5, K3
+	VMOVUPS  896(CX), Z1
+	VCMPPD   $0x1d, Z0, Z1, K4
+	VMOVUPS  960(CX), Z1
+	VCMPPD   $0x1d, Z0, Z1, K5
+	KUNPCKBW K4, K5, K4
+	KUNPCKWD K1, K2, K1
+	KUNPCKWD K3, K4, K3
+	KUNPCKDQ K1, K3, K1
+	KMOVQ    K1, 8(AX)
+	ADDQ     $+1024, CX
+	ADDQ     $0x10, AX
+	DECQ     DX
+	JNE      block
+
+done:
+	VZEROUPPER
+	RET
+
+// func SumWhere(sums *float64, w *float64, x *float64, n int, low float64)
+// Requires: AVX, AVX512F
+TEXT ·SumWhere(SB), NOSPLIT, $0-40
+	MOVQ         sums+0(FP), AX
+	MOVQ         w+8(FP), CX
+	MOVQ         x+16(FP), DX
+	VBROADCASTSD low+32(FP), Z0
+	MOVQ         n+24(FP), BX
+	TESTQ        BX, BX
+	JE           done
+
+block:
+	VXORPD Y2, Y2, Y2
+	VXORPD Y3, Y3, Y3
+	MOVQ   $0x00000008, SI
+
+lanes:
+	VMOVUPD       (DX), Z1
+	VCMPPD        $0x1d, Z0, Z1, K1
+	VADDPD        (CX), Z2, K1, Z2
+	VMOVUPD       64(DX), Z1
+	VCMPPD        $0x1d, Z0, Z1, K1
+	VADDPD        64(CX), Z3, K1, Z3
+	SUBQ          $-128, CX
+	ADDQ          $+128, DX
+	DECQ          SI
+	JNE           lanes
+	VADDPD        Z3, Z2, Z2
+	VEXTRACTF64X4 $0x01, Z2, Y1
+	VADDPD        Y1, Y2, Y2
+	VEXTRACTF128  $0x01, Y2, X1
+	VADDPD        X1, X2, X2
+	VPERMILPD     $0x01, X2, X1
+	VADDPD        X1, X2, X2
+	VMOVSD        X2, (AX)
+	ADDQ          $0x08, AX
+	DECQ          BX
+	JNE           block
+
+done:
+	VZEROUPPER
+	RET

@@ -56,6 +56,17 @@ func Sum(x []float64) float64 {
 	return addLanes(&lanes)
 }
 
+// SumWhere returns the sum of those w whose x is low or more, in the order of ExpSum.
+func SumWhere(w, x []float64, low float64) float64 {
+	var lanes [ExpLanes]float64
+	for i, v := range x {
+		if v >= low {
+			lanes[i%ExpLanes] += w[i]
+		}
+	}
+	return addLanes(&lanes)
+}
+
 func addLanes(lanes *[ExpLanes]float64) float64 {
 	for half := ExpLanes / 2; half > 0; half /= 2 {
 		for i := range half {

@@ -9,6 +9,8 @@ import (
 	"os"
 	"strconv"
 	"strings"
+
+	"quickdraft/internal/disk"
 )
 
 // maxUnknown bounds a file whose length nobody told in advance.
@@ -269,5 +271,5 @@ type diskFull struct{ error }
 
 func isDiskFull(err error) bool {
 	var full *diskFull
-	return errors.As(err, &full) || isNoSpace(err)
+	return errors.As(err, &full) || disk.IsFull(err)
 }

@@ -16,6 +16,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"quickdraft/internal/disk"
 )
 
 // Progress is the state of a running pull.
@@ -60,7 +62,7 @@ func Open(o Options) (*Hub, error) {
 	h := &Hub{
 		dir: dir, mirror: os.Getenv("QUICKDRAFT_MIRROR"), catalog: catalog, note: o.Note, report: o.Progress,
 		hfEndpoint: "https://huggingface.co", hfToken: os.Getenv("HF_TOKEN"), pip: readPipSettings(),
-		answer: 5 * time.Second, stall: 30 * time.Second, free: freeSpace,
+		answer: 5 * time.Second, stall: 30 * time.Second, free: disk.Free,
 	}
 	if e := os.Getenv("HF_ENDPOINT"); e != "" {
 		h.hfEndpoint = strings.TrimSuffix(e, "/")

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"quickdraft/internal/disk"
 	"quickdraft/modelfile/repacked"
 )
 
@@ -95,7 +96,7 @@ func (c *cache) tryLock(rel string) (unlock func(), ok bool, err error) {
 	if err != nil {
 		return nil, false, fmt.Errorf("lock of %s: %w", rel, err)
 	}
-	ok, err = lockFile(f)
+	ok, err = disk.TryLock(f)
 	if err != nil || !ok {
 		f.Close()
 		if err != nil {

@@ -10,7 +10,8 @@ import (
 	"hash"
 	"io"
 	"os"
-	"path/filepath"
+
+	"quickdraft/internal/disk"
 )
 
 // A file of saved sequences is one part after the other, each behind its length in bytes as a uint64. A part, little endian:
@@ -42,22 +43,17 @@ type Saved struct {
 
 // Save writes sequences, which may be of several caches, to a file. The file appears whole or not at all: another one at
 // path stays until the new one is safe on disk.
-func Save(path string, parts ...Saved) (err error) {
+func Save(path string, parts ...Saved) error {
 	for _, p := range parts {
 		if len(p.IDs) < p.Seq.length || p.Seq.length == 0 {
 			return fmt.Errorf("%s: save of %d tokens with %d ids, want at least one and an id for each", path, p.Seq.length, len(p.IDs))
 		}
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".tmp*")
+	f, err := disk.Create(path)
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if err != nil {
-			_ = f.Close()
-			_ = os.Remove(f.Name())
-		}
-	}()
+	defer f.Abort()
 	w := bufio.NewWriterSize(f, 1<<20)
 	for _, p := range parts {
 		_, _ = w.Write(binary.LittleEndian.AppendUint64(nil, uint64(p.Seq.savedBytes())))
@@ -65,13 +61,10 @@ func Save(path string, parts ...Saved) (err error) {
 		p.Seq.write(io.MultiWriter(w, sum), p.Seq.cache.cfg.seal(p.Fingerprint), p.IDs[:p.Seq.length])
 		_, _ = w.Write(sum.Sum(nil))
 	}
-	if err = errors.Join(w.Flush(), f.Sync(), f.Close()); err != nil {
-		return err
+	if err := w.Flush(); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
 	}
-	if err = os.Rename(f.Name(), path); err != nil {
-		return err
-	}
-	return syncDir(filepath.Dir(path))
+	return f.Commit()
 }
 
 // savedBytes is the length of a part.
@@ -82,16 +75,6 @@ func (s *Seq) savedBytes() int64 {
 		return nil
 	})
 	return n
-}
-
-// syncDir makes a rename last where directories can be synced.
-func syncDir(path string) error {
-	d, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	_ = d.Sync()
-	return d.Close()
 }
 
 // write sends everything but the checksum; the writer keeps the first error.

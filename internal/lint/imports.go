@@ -17,6 +17,7 @@ const Module = "quickdraft"
 // in all folders below it that have no line of their own.
 var order = []string{
 	"internal/detmath",
+	"internal/disk",
 	"asm",
 	"machine",
 	"modelfile",

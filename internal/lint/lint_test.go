@@ -30,6 +30,7 @@ func TestPortable(t *testing.T)       { report(t, Portable(tree(t))) }
 func TestNothingForeign(t *testing.T) { report(t, Foreign(tree(t))) }
 func TestNoThreads(t *testing.T)      { report(t, Threads(tree(t))) }
 func TestVaryingMath(t *testing.T)    { report(t, Varying(tree(t))) }
+func TestWholeFiles(t *testing.T)     { report(t, Whole(tree(t))) }
 
 // TestFusing looks at the files that each architecture builds.
 func TestFusing(t *testing.T) {

@@ -33,6 +33,18 @@ func check(t *testing.T, found []Finding, want ...string) {
 	require.Equal(t, want, got)
 }
 
+func TestWholeSamples(t *testing.T) {
+	code := "package p\nimport \"os\"\nfunc f(c *os.Root) {\n\tos.Rename(\"a\", \"b\")\n\tc.WriteFile(\"a\", nil, 0)\n\tos.WriteFile(\"a\", nil, 0)\n}\n"
+	check(t, Whole(file("eval/a.go", code)), "4: os.Rename: files are made with internal/disk, so that none is seen half written",
+		"6: os.WriteFile: files are made with internal/disk, so that none is seen half written")
+	late := "package p\nfunc f(w interface{ CommitUnsynced() error }) {\n\tw.CommitUnsynced()\n}\n"
+	check(t, Whole(file("kvcache/a.go", late)), "3: CommitUnsynced: only repacked weights are checked when they are read")
+	check(t, Whole(file("modelfile/repacked/a.go", late)))
+	for _, path := range []string{"internal/disk/a.go", "eval/a_test.go", "asm/_gen/a.go", "internal/golden/a.go"} {
+		check(t, Whole(file(path, code)))
+	}
+}
+
 func TestImportSamples(t *testing.T) {
 	check(t, Imports(goFile("quant/a.go", "asm/vnni", "modelfile/gguf", "internal/detmath")))
 	check(t, Imports(goFile("text/text.go", "text/chat", "modelfile/gguf")))

@@ -7,9 +7,9 @@ import (
 	"io"
 	"math"
 	"math/bits"
-	"os"
-	"path/filepath"
 	"unicode/utf8"
+
+	"quickdraft/internal/disk"
 )
 
 // Writer collects metadata and tensors and writes them as a version 3 file. The first thing that is wrong is kept and
@@ -111,30 +111,17 @@ func (w *Writer) fail(err error) {
 }
 
 // WriteFile writes the file under a temporary name beside path and renames it when it is complete and on disk.
-func (w *Writer) WriteFile(path string) (err error) {
-	tmp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*.tmp")
+// The error names path.
+func (w *Writer) WriteFile(path string) error {
+	f, err := disk.Create(path)
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if err != nil {
-			tmp.Close()
-			os.Remove(tmp.Name())
-		}
-	}()
-	if _, err = w.WriteTo(tmp); err != nil {
+	defer f.Abort()
+	if _, err := w.WriteTo(f); err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
-	if err = tmp.Sync(); err != nil {
-		return err
-	}
-	if err = tmp.Chmod(0o644); err != nil {
-		return err
-	}
-	if err = tmp.Close(); err != nil {
-		return err
-	}
-	return os.Rename(tmp.Name(), path)
+	return f.Commit()
 }
 
 // WriteTo writes the file and returns the bytes written.

@@ -37,6 +37,7 @@ const (
 	alignment   = 4096
 	chunkBytes  = 4 << 20
 	maxSections = 1 << 20
+	maxBase     = 100         // bytes of a model's name in that of its tiles
 	entryBytes  = 2 + 4 + 4*8 // of the table, without name and CRCs
 )
 
@@ -67,7 +68,11 @@ func FileName(path string) (string, error) {
 		path = real
 	}
 	where := sha256.Sum256([]byte(path))
-	return strings.Trim(filepath.Base(path), `/\`) + "-" + hex.EncodeToString(where[:6]) + ".tiles", nil
+	base := strings.Trim(filepath.Base(path), `/\`)
+	if len(base) > maxBase { // a name may be as long as the system allows, and this one is longer
+		base = strings.ToValidUTF8(base[:maxBase], "")
+	}
+	return base + "-" + hex.EncodeToString(where[:6]) + ".tiles", nil
 }
 
 // Section is one packed matrix.

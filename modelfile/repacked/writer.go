@@ -1,22 +1,19 @@
 package repacked
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"sync/atomic"
-	"time"
-)
 
-// abandonedAfter is the age from which an unfinished file belongs to a process that was killed.
-const abandonedAfter = time.Hour
+	"quickdraft/internal/disk"
+)
 
 // Writer makes a file under a temporary name beside the final one.
 type Writer struct {
 	path     string
 	key      Key
-	tmp      *os.File
+	file     *disk.File
 	at       int64 // where the next section begins
 	sections []Section
 }
@@ -24,23 +21,14 @@ type Writer struct {
 // Create begins the file that Commit will put at path, making its folder when there is none, and removes what killed
 // processes left of earlier attempts.
 func Create(path string, key Key) (*Writer, error) {
-	dir := filepath.Dir(path)
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, err
 	}
-	pattern := "." + filepath.Base(path) + ".*.tmp"
-	if old, err := filepath.Glob(filepath.Join(dir, pattern)); err == nil {
-		for _, name := range old {
-			if info, err := os.Lstat(name); err == nil && time.Since(info.ModTime()) > abandonedAfter {
-				os.Remove(name)
-			}
-		}
-	}
-	tmp, err := os.CreateTemp(dir, pattern)
+	f, err := disk.Create(path)
 	if err != nil {
 		return nil, err
 	}
-	return &Writer{path: path, key: key, tmp: tmp, at: alignment}, nil
+	return &Writer{path: path, key: key, file: f, at: alignment}, nil
 }
 
 // Add appends a section and writes its tiles, several chunks at a time. After an error only Abort may follow.
@@ -57,12 +45,12 @@ func (w *Writer) Add(s Section) error {
 		if failed.Load() != nil {
 			return
 		}
-		if _, err := w.tmp.WriteAt(part, w.at+int64(i)*chunkBytes); err != nil {
+		if _, err := w.file.WriteAt(part, w.at+int64(i)*chunkBytes); err != nil {
 			failed.Store(&err)
 		}
 	})
 	if err := failed.Load(); err != nil {
-		return *err
+		return fmt.Errorf("%s: %w", w.path, *err)
 	}
 	w.at += (int64(len(s.Tiles)) + alignment - 1) / alignment * alignment
 	s.Tiles = nil
@@ -71,12 +59,8 @@ func (w *Writer) Add(s Section) error {
 }
 
 // Commit writes table and header and gives the file its name. Without an error the file is complete.
-func (w *Writer) Commit() (err error) {
-	defer func() {
-		if err != nil {
-			w.Abort()
-		}
-	}()
+func (w *Writer) Commit() error {
+	defer w.Abort()
 	var table []byte
 	for _, s := range w.sections {
 		table = le.AppendUint16(table, uint16(len(s.Name)))
@@ -97,25 +81,14 @@ func (w *Writer) Commit() (err error) {
 	h = le.AppendUint64(h, uint64(len(table)))
 	h = le.AppendUint32(h, crc(table))
 	h = le.AppendUint32(h, crc(h))
-	if _, err = w.tmp.WriteAt(table, w.at); err != nil {
-		return err
+	if _, err := w.file.WriteAt(table, w.at); err != nil {
+		return fmt.Errorf("%s: %w", w.path, err)
 	}
-	if _, err = w.tmp.WriteAt(h, 0); err != nil {
-		return err
+	if _, err := w.file.WriteAt(h, 0); err != nil {
+		return fmt.Errorf("%s: %w", w.path, err)
 	}
-	if err = w.tmp.Chmod(0o644); err != nil {
-		return err
-	}
-	if err = w.tmp.Close(); err != nil {
-		return err
-	}
-	return os.Rename(w.tmp.Name(), w.path)
+	return w.file.CommitUnsynced() // Open finds what a power failure damaged, and a sync costs as much as packing
 }
 
-// Abort removes what was written.
-func (w *Writer) Abort() error {
-	if err := w.tmp.Close(); err != nil && !errors.Is(err, os.ErrClosed) {
-		return err
-	}
-	return os.Remove(w.tmp.Name())
-}
+// Abort removes what was written; after Commit it does nothing.
+func (w *Writer) Abort() error { return w.file.Abort() }

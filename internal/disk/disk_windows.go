@@ -1,14 +1,15 @@
-package hub
+package disk
 
 import (
 	"errors"
+	"math"
 	"os"
 
 	"golang.org/x/sys/windows"
 )
 
-// lockFile takes an exclusive lock without waiting; closing the file releases it.
-func lockFile(f *os.File) (bool, error) {
+// TryLock takes an exclusive lock of a file unless another process or open file holds it; closing the file releases it.
+func TryLock(f *os.File) (bool, error) {
 	const flags = windows.LOCKFILE_EXCLUSIVE_LOCK | windows.LOCKFILE_FAIL_IMMEDIATELY
 	err := windows.LockFileEx(windows.Handle(f.Fd()), flags, 0, 1, 0, &windows.Overlapped{})
 	if errors.Is(err, windows.ERROR_LOCK_VIOLATION) || errors.Is(err, windows.ERROR_IO_PENDING) {
@@ -17,12 +18,13 @@ func lockFile(f *os.File) (bool, error) {
 	return err == nil, err
 }
 
-func isNoSpace(err error) bool {
+// IsFull reports whether an error of writing says that there is no more room.
+func IsFull(err error) bool {
 	return errors.Is(err, windows.ERROR_DISK_FULL) || errors.Is(err, windows.ERROR_HANDLE_DISK_FULL)
 }
 
-// freeSpace returns the bytes that this user may still write to the disk of a folder.
-func freeSpace(dir string) (int64, bool) {
+// Free returns the bytes that this user may still write to the disk of a folder; false: that is not known.
+func Free(dir string) (int64, bool) {
 	name, err := windows.UTF16PtrFromString(dir)
 	if err != nil {
 		return 0, false
@@ -33,3 +35,5 @@ func freeSpace(dir string) (int64, bool) {
 	}
 	return int64(min(free, 1<<62)), true
 }
+
+func fileLimit() int64 { return math.MaxInt64 }

@@ -1,6 +1,6 @@
 //go:build linux || darwin
 
-package hub
+package disk
 
 import (
 	"math"
@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// freeSpace returns the bytes that this user may still write to the disk of a folder.
-func freeSpace(dir string) (int64, bool) {
+// Free returns the bytes that this user may still write to the disk of a folder; false: that is not known.
+func Free(dir string) (int64, bool) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil || st.Bsize <= 0 {
 		return 0, false

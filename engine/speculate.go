@@ -74,6 +74,12 @@ const (
 	maxBranch  = 8
 )
 
+// MaxGuesses and MaxBranch are the largest values of SpecOptions.NMax and Branch.
+const (
+	MaxGuesses = maxGuesses
+	MaxBranch  = maxBranch
+)
+
 // SpecStats count what speculation did.
 type SpecStats struct {
 	Rounds   int   // passes in which guesses were verified

@@ -32,9 +32,6 @@ func benchCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "bench", Short: "Measure prefill and decode speed beside the machine's memory bandwidth", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if nPrompt < 1 || nDecode < 2 || repeat < 1 {
-				return &usageError{fmt.Errorf("-p %d -n %d -r %d: want at least 1, 2 and 1", nPrompt, nDecode, repeat)}
-			}
 			m, err := f.open(cmd.Context())
 			if err != nil {
 				return err
@@ -53,9 +50,9 @@ func benchCommand() *cobra.Command {
 	}
 	f.add(cmd)
 	f.spec.add(cmd, specNone)
-	cmd.Flags().IntVarP(&nPrompt, "prompt-tokens", "p", 256, "tokens of the prompt")
-	cmd.Flags().IntVarP(&nDecode, "predict", "n", 48, "tokens to decode")
-	cmd.Flags().IntVarP(&repeat, "repeat", "r", 3, "repetitions; the median is printed")
+	intVar(cmd.Flags(), &nPrompt, "prompt-tokens", "p", 256, 1, noLimit, "tokens of the prompt")
+	intVar(cmd.Flags(), &nDecode, "predict", "n", 48, 2, noLimit, "tokens to decode")
+	intVar(cmd.Flags(), &repeat, "repeat", "r", 3, 1, maxRepeats, "repetitions; the median is printed")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.AddCommand(benchRoofline(), benchDecode(), benchVerify(), benchPrefill(), benchBatch(), benchSpec(), benchTheory())
 	return cmd

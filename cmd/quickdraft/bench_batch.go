@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"slices"
 	"time"
@@ -34,55 +33,37 @@ func benchBatch() *cobra.Command {
 			if b.Stall > 0 && !cmd.Flags().Changed("repeat") {
 				b.Rounds = 1
 			}
-			if err := b.check(); err != nil {
-				return err
-			}
+			b.Sample = defaultSampling()
+			b.Sample.Temperature = b.temperature
 			return b.run(cmd.Context())
 		},
 	}
 	b.weights = "native"
 	fl := cmd.Flags()
-	fl.StringVarP(&b.name, "model", "m", "", "model, named as for run")
-	fl.IntVarP(&b.threads, "threads", "t", 0, "worker threads (0: the physical cores this process may use)")
+	wordsVar(fl, &b.name, "model", "m", "", some("the name or the file of a model"), "model, named as for run")
+	addThreads(fl, &b.threads, "worker threads (0: the physical cores this process may use)")
 	fl.BoolVar(&b.noTiles, "no-repack-cache", false, "repack the weights again instead of keeping them in the cache folder")
 	fl.BoolVar(&b.asJSON, "json", false, "print JSON")
-	fl.IntSliceVar(&b.Streams, "streams", []int{1, 2, 4, 8, 16}, "numbers of streams")
-	fl.IntVarP(&b.Prompt, "prompt-tokens", "p", 32, "tokens of each stream's prompt")
-	fl.IntVarP(&b.Tokens, "predict", "n", 48, "tokens that each stream decodes while it is measured")
-	fl.IntVarP(&b.Rounds, "repeat", "r", 3, "times that every number of streams is measured, in turns")
-	fl.IntVar(&b.Stall, "stall", 0, "measure the gaps between tokens while a prompt of this many tokens arrives")
-	fl.DurationVar(&b.stallTarget, "stall-target", 0, "time that a pass with tokens of a prompt beside running streams may take (0: the engine's, 200ms)")
+	b.Streams = []int{1, 2, 4, 8, 16}
+	fl.Var(&wholes{p: &b.Streams, least: 1, most: maxStreams}, "streams", "numbers of streams")
+	intVar(fl, &b.Prompt, "prompt-tokens", "p", 32, 1, noLimit, "tokens of each stream's prompt")
+	intVar(fl, &b.Tokens, "predict", "n", 48, 16, noLimit, "tokens that each stream decodes while it is measured")
+	intVar(fl, &b.Rounds, "repeat", "r", 3, 1, maxRepeats, "times that every number of streams is measured, in turns")
+	intVar(fl, &b.Stall, "stall", "", 0, 0, noLimit, "measure the gaps between tokens while a prompt of this many tokens arrives")
+	fl.Var(&span{&b.stallTarget}, "stall-target", "time that a pass with tokens of a prompt beside running streams may take (0: the engine's, 200ms)")
 	b.addCacheTypes(cmd)
-	fl.Float64Var(&b.temperature, "temp", 0.7, "temperature; 0 takes the most probable token")
+	addTemperature(fl, &b.temperature, 0.7, "temperature; 0 takes the most probable token")
 	return cmd
 }
 
 // maxStreams bounds the cache that a run asks for.
 const maxStreams = 256
 
-func (b *batchFlags) check() error {
-	if len(b.Streams) == 0 || slices.Min(b.Streams) < 1 || slices.Max(b.Streams) > maxStreams {
-		return &usageError{fmt.Errorf("--streams %v: want numbers from 1 to %d", b.Streams, maxStreams)}
-	}
-	if err := atLeast("-p", b.Prompt, 1, "-n", b.Tokens, 16, "-r", b.Rounds, 1, "--stall", b.Stall, 0); err != nil {
-		return err
-	}
-	if b.stallTarget < 0 {
-		return &usageError{fmt.Errorf("--stall-target %v: want 0 (the engine's) or more", b.stallTarget)}
-	}
-	b.Sample = defaultSampling()
-	b.Sample.Temperature = b.temperature
-	if err := b.Sample.Validate(1 << 30); err != nil {
-		return &usageError{err}
-	}
-	return nil
-}
+// maxRepeats is how often anything may be measured.
+const maxRepeats = 10000
 
 func (b *batchFlags) run(ctx context.Context) error {
-	o, err := b.engineOptions()
-	if err != nil {
-		return err
-	}
+	o := b.engineOptions()
 	path, err := b.resolve(ctx)
 	if err != nil {
 		return err

@@ -23,12 +23,12 @@ type benchFlags struct {
 func (b *benchFlags) add(cmd *cobra.Command) {
 	b.weights = "native"
 	fl := cmd.Flags()
-	fl.StringVarP(&b.name, "model", "m", "", "model, named as for run")
-	fl.IntVarP(&b.threads, "threads", "t", 0, "worker threads (0: the physical cores this process may use)")
+	wordsVar(fl, &b.name, "model", "m", "", some("the name or the file of a model"), "model, named as for run")
+	addThreads(fl, &b.threads, "worker threads (0: the physical cores this process may use)")
 	fl.BoolVar(&b.noTiles, "no-repack-cache", false, "repack the weights again instead of keeping them in the cache folder")
-	fl.StringVar(&b.shape, "shape", "", "random weights of a known shape instead of a model: llama-3.2-1b, llama-3.2-3b or qwen2.5-coder-7b")
-	fl.StringVar(&b.format, "format", "q4_0", "weight format of --shape")
-	fl.StringVar(&b.write, "write", "", "write the shape to this GGUF file and measure that")
+	wordsVar(fl, &b.shape, "shape", "", "", checkShape, "random weights of a known shape instead of a model: llama-3.2-1b, llama-3.2-3b or qwen2.5-coder-7b")
+	wordsVar(fl, &b.format, "format", "", "q4_0", checkFormat, "weight format of --shape")
+	wordsVar(fl, &b.write, "write", "", "", some("the name of a file to write"), "write the shape to this GGUF file and measure that")
 	fl.BoolVar(&b.asJSON, "json", false, "print JSON")
 }
 
@@ -40,24 +40,22 @@ func (b *benchFlags) check() error {
 	case b.write != "" && b.shape == "":
 		return &usageError{fmt.Errorf("--write %s: want --shape with it", b.write)}
 	}
-	if _, err := gguf.ParseType(b.format); err != nil {
-		return &usageError{fmt.Errorf("--format %s: %w", b.format, err)}
-	}
-	if b.shape == "" {
-		return nil
-	}
-	if _, err := bench.FindShape(b.shape); err != nil {
-		return &usageError{fmt.Errorf("--shape: %w", err)}
-	}
 	return nil
+}
+
+func checkShape(s string) error {
+	_, err := bench.FindShape(s)
+	return err
+}
+
+func checkFormat(s string) error {
+	_, err := gguf.ParseType(s)
+	return err
 }
 
 // load returns the model and its name in results; close ends its workers too.
 func (b *benchFlags) load(ctx context.Context) (m *model.Model, name string, closeAll func(), err error) {
-	o, err := b.engineOptions()
-	if err != nil {
-		return nil, "", nil, err
-	}
+	o := b.engineOptions()
 	bar := newBar("loading", os.Stderr)
 	defer bar.Finish()
 	pool := tensor.NewPool(o.Threads)
@@ -124,14 +122,4 @@ func (b *benchFlags) print(res fmt.Stringer) error {
 	}
 	_, err := fmt.Println(res)
 	return err
-}
-
-// atLeast checks integer options: name, value and least value in turns.
-func atLeast(checks ...any) error {
-	for i := 0; i < len(checks); i += 3 {
-		if v, least := checks[i+1].(int), checks[i+2].(int); v < least {
-			return &usageError{fmt.Errorf("%s %d: want %d or more", checks[i], v, least)}
-		}
-	}
-	return nil
 }

@@ -15,18 +15,15 @@ func benchDecode() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "decode", Short: "Measure decoding beside memory bandwidth", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := atLeast("-n", n, 1, "--depth", depth, 1, "-r", repeat, 1); err != nil {
-				return err
-			}
 			return b.with(cmd.Context(), n+depth, func(r *bench.Runner) (fmt.Stringer, error) {
 				return r.Decode(cmd.Context(), depth, n, repeat)
 			})
 		},
 	}
 	b.add(cmd)
-	cmd.Flags().IntVarP(&n, "predict", "n", 64, "tokens to decode each time")
-	cmd.Flags().IntVar(&depth, "depth", 64, "tokens in the cache before them")
-	cmd.Flags().IntVarP(&repeat, "repeat", "r", 3, "repetitions; the median over bursts of 8 tokens is printed")
+	intVar(cmd.Flags(), &n, "predict", "n", 64, 1, noLimit, "tokens to decode each time")
+	intVar(cmd.Flags(), &depth, "depth", "", 64, 1, noLimit, "tokens in the cache before them")
+	intVar(cmd.Flags(), &repeat, "repeat", "r", 3, 1, maxRepeats, "repetitions; the median over bursts of 8 tokens is printed")
 	return cmd
 }
 
@@ -36,21 +33,15 @@ func benchVerify() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "verify", Short: "Measure passes over 1 to 16 tokens, what checking guesses costs", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := atLeast("--max", maxM, 1, "--depth", depth, 1, "-r", rounds, 1); err != nil {
-				return err
-			}
-			if maxM > model.DefaultMaxBatch {
-				return &usageError{fmt.Errorf("--max %d: want at most %d", maxM, model.DefaultMaxBatch)}
-			}
 			return b.with(cmd.Context(), maxM+depth, func(r *bench.Runner) (fmt.Stringer, error) {
 				return r.Verify(cmd.Context(), depth, maxM, rounds)
 			})
 		},
 	}
 	b.add(cmd)
-	cmd.Flags().IntVar(&maxM, "max", 16, "largest number of tokens")
-	cmd.Flags().IntVar(&depth, "depth", 64, "tokens in the cache before them")
-	cmd.Flags().IntVarP(&rounds, "rounds", "r", 11, "passes of each size, interleaved")
+	intVar(cmd.Flags(), &maxM, "max", "", 16, 1, model.DefaultMaxBatch, "largest number of tokens")
+	intVar(cmd.Flags(), &depth, "depth", "", 64, 1, noLimit, "tokens in the cache before them")
+	intVar(cmd.Flags(), &rounds, "rounds", "r", 11, 1, maxRepeats, "passes of each size, interleaved")
 	return cmd
 }
 
@@ -60,17 +51,14 @@ func benchPrefill() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "prefill", Short: "Measure reading a prompt beside the peak of int8 products", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := atLeast("-p", n, 1, "-r", repeat, 1); err != nil {
-				return err
-			}
 			return b.with(cmd.Context(), n, func(r *bench.Runner) (fmt.Stringer, error) {
 				return r.Prefill(cmd.Context(), n, repeat)
 			})
 		},
 	}
 	b.add(cmd)
-	cmd.Flags().IntVarP(&n, "prompt-tokens", "p", 512, "tokens of the prompt")
-	cmd.Flags().IntVarP(&repeat, "repeat", "r", 3, "repetitions; the median is printed")
+	intVar(cmd.Flags(), &n, "prompt-tokens", "p", 512, 1, noLimit, "tokens of the prompt")
+	intVar(cmd.Flags(), &repeat, "repeat", "r", 3, 1, maxRepeats, "repetitions; the median is printed")
 	return cmd
 }
 
@@ -80,16 +68,10 @@ func benchRoofline() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "roofline", Short: "Measure the machine's limits, and where a model sits under them", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := atLeast("-r", rounds, 1); err != nil {
-				return err
-			}
 			if err := b.check(); err != nil {
 				return err
 			}
-			o, err := b.engineOptions()
-			if err != nil {
-				return err
-			}
+			o := b.engineOptions()
 			res, err := bench.MeasureRoofline(cmd.Context(), o.Threads, rounds)
 			if err != nil {
 				return err
@@ -104,6 +86,6 @@ func benchRoofline() *cobra.Command {
 		},
 	}
 	b.add(cmd)
-	cmd.Flags().IntVarP(&rounds, "rounds", "r", 7, "measurements of each limit, interleaved")
+	intVar(cmd.Flags(), &rounds, "rounds", "r", 7, 1, maxRepeats, "measurements of each limit, interleaved")
 	return cmd
 }

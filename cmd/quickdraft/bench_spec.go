@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -22,34 +23,35 @@ func benchSpec() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "spec", Short: "Decode a set of prompts with and without guesses, in turns", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := atLeast("-n", o.Tokens, 2, "--streams", o.Streams, 1, "--per-kind", o.PerKind, 1); err != nil {
-				return err
-			}
 			for _, n := range o.Fixed {
-				if n < 1 || n > f.spec.nMax {
+				if n > f.spec.nMax {
 					return &usageError{fmt.Errorf("--against-fixed %d: want 1 to --spec-draft-n-max, %d", n, f.spec.nMax)}
 				}
 			}
 			o.Kinds = strings.Split(kinds, ",")
-			for _, kind := range o.Kinds {
-				if prompts.Set(kind) == nil {
-					return &usageError{fmt.Errorf("--kinds %q: want one of %s", kind, strings.Join(prompts.Kinds, ", "))}
-				}
-			}
 			return runBenchSpec(cmd.Context(), &f, o, asJSON)
 		},
 	}
 	f.add(cmd)
 	f.spec.add(cmd, specAuto)
 	fl := cmd.Flags()
-	fl.IntVarP(&o.Tokens, "predict", "n", 128, "tokens of an answer at most")
-	fl.Float64Var(&o.Temperature, "temp", 0, "temperature")
-	fl.IntSliceVar(&o.Fixed, "against-fixed", nil, "also run these fixed numbers of guesses, like 1,2,4,8, and compare with the best")
-	fl.IntVar(&o.Streams, "streams", 1, "requests at once")
-	fl.IntVar(&o.PerKind, "per-kind", 10, "prompts of each kind")
-	fl.StringVar(&kinds, "kinds", strings.Join(prompts.Kinds, ","), "kinds of prompts, separated by commas")
+	intVar(fl, &o.Tokens, "predict", "n", 128, 2, noLimit, "tokens of an answer at most")
+	addTemperature(fl, &o.Temperature, 0, "temperature")
+	fl.Var(&wholes{p: &o.Fixed, least: 1, most: maxGuesses}, "against-fixed", "also run these fixed numbers of guesses, like 1,2,4,8, and compare with the best")
+	intVar(fl, &o.Streams, "streams", "", 1, 1, maxStreams, "requests at once")
+	intVar(fl, &o.PerKind, "per-kind", "", 10, 1, 10, "prompts of each kind")
+	wordsVar(fl, &kinds, "kinds", "", strings.Join(prompts.Kinds, ","), checkKinds, "kinds of prompts, separated by commas")
 	fl.BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
+}
+
+func checkKinds(s string) error {
+	for kind := range strings.SplitSeq(s, ",") {
+		if !slices.Contains(prompts.Kinds, kind) {
+			return fmt.Errorf("%q is none, want some of %s, separated by commas", kind, strings.Join(prompts.Kinds, ", "))
+		}
+	}
+	return nil
 }
 
 func runBenchSpec(ctx context.Context, f *modelFlags, o bench.SpecOptions, asJSON bool) error {

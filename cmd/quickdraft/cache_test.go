@@ -24,12 +24,9 @@ func TestCacheOptions(t *testing.T) {
 	}
 	for layout, want := range map[string]bool{"contiguous": true, "paged": false, "": false} {
 		f := modelFlags{weights: "native", layout: layout, noTiles: true}
-		o, err := f.engineOptions()
-		require.NoError(t, err)
-		require.Equal(t, want, o.Contiguous)
+		require.Equal(t, want, f.engineOptions().Contiguous)
 	}
-	_, err := (&modelFlags{weights: "native", layout: "ring"}).engineOptions()
-	require.EqualError(t, err, `--kv-layout "ring": want contiguous or paged`)
+	require.EqualError(t, execute("run", "--kv-layout", "ring"), `--kv-layout "ring": want contiguous or paged`)
 	layout, err := runCommand().Flags().GetString("kv-layout")
 	require.NoError(t, err)
 	require.Equal(t, "contiguous", layout)

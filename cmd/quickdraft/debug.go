@@ -36,12 +36,26 @@ func parseIDs(s string) ([]int32, error) {
 	for _, part := range strings.FieldsFunc(s, func(r rune) bool { return r == ',' || r == ' ' }) {
 		id, err := strconv.ParseInt(part, 10, 32)
 		if err != nil || id < 0 {
-			return nil, &usageError{fmt.Errorf("--ids: %q is not a token id, want numbers like 1,2,3", part)}
+			return nil, fmt.Errorf("%q is not a token id, want numbers like 1,2,3", part)
 		}
 		ids = append(ids, int32(id))
 	}
 	if len(ids) == 0 {
-		return nil, &usageError{fmt.Errorf("--ids: no token id given, want numbers like 1,2,3")}
+		return nil, errors.New("want token ids like 1,2,3")
+	}
+	return ids, nil
+}
+
+func checkIDs(s string) error {
+	_, err := parseIDs(s)
+	return err
+}
+
+// givenIDs reads the option --ids, which must be given.
+func givenIDs(s string) ([]int32, error) {
+	ids, err := parseIDs(s)
+	if err != nil {
+		return nil, &usageError{fmt.Errorf("--ids: %w", err)}
 	}
 	return ids, nil
 }
@@ -53,7 +67,7 @@ func debugLogits() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "logits", Short: "Print the logits of every position of a token sequence as JSON", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			ids, err := parseIDs(idList)
+			ids, err := givenIDs(idList)
 			if err != nil {
 				return err
 			}
@@ -72,10 +86,10 @@ func debugLogits() *cobra.Command {
 	}
 	f.addName(cmd)
 	f.addLoading(cmd)
-	cmd.Flags().StringVar(&idList, "ids", "", "token ids, separated by commas")
-	cmd.Flags().StringVar(&decoderList, "decoder-ids", "", "with an encoder-decoder, whose encoder reads --ids: what the decoder is fed after its start token")
-	cmd.Flags().IntVar(&top, "top", 0, "print the N highest logits of a position, with their ids, instead of all")
-	cmd.Flags().IntVar(&chunk, "chunk", 64, "tokens fed in one pass")
+	wordsVar(cmd.Flags(), &idList, "ids", "", "", checkIDs, "token ids, separated by commas")
+	wordsVar(cmd.Flags(), &decoderList, "decoder-ids", "", "", checkIDs, "with an encoder-decoder, whose encoder reads --ids: what the decoder is fed after its start token")
+	intVar(cmd.Flags(), &top, "top", "", 0, 0, noLimit, "print the N highest logits of a position, with their ids, instead of all")
+	intVar(cmd.Flags(), &chunk, "chunk", "", 64, 1, model.DefaultMaxBatch, "tokens fed in one pass")
 	return cmd
 }
 
@@ -87,12 +101,6 @@ type topLogit struct {
 
 // writeLogits feeds ids in chunks and prints a row a position: of the decoder's, where the model has an encoder for ids.
 func writeLogits(path string, f *modelFlags, ids, decoder []int32, top, chunk int) error {
-	if chunk < 1 || chunk > model.DefaultMaxBatch {
-		return &usageError{fmt.Errorf("--chunk %d: want 1 to %d", chunk, model.DefaultMaxBatch)}
-	}
-	if top < 0 {
-		return &usageError{fmt.Errorf("--top %d: want 0 or more", top)}
-	}
 	m, err := f.openModel(path)
 	if err != nil {
 		return err
@@ -179,7 +187,7 @@ func debugGenerate() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "generate", Short: "Continue a token sequence greedily and print the new ids as JSON", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			ids, err := parseIDs(idList)
+			ids, err := givenIDs(idList)
 			if err != nil {
 				return err
 			}
@@ -196,15 +204,12 @@ func debugGenerate() *cobra.Command {
 		},
 	}
 	f.add(cmd)
-	cmd.Flags().StringVar(&idList, "ids", "", "token ids of the prompt, separated by commas")
-	cmd.Flags().IntVarP(&n, "predict", "n", 24, "tokens to generate; end-of-sequence tokens do not stop")
+	wordsVar(cmd.Flags(), &idList, "ids", "", "", checkIDs, "token ids of the prompt, separated by commas")
+	intVar(cmd.Flags(), &n, "predict", "n", 24, 0, noLimit, "tokens to generate; end-of-sequence tokens do not stop")
 	return cmd
 }
 
 func generateIDs(ctx context.Context, e *engine.Engine, ids []int32, n int) error {
-	if n < 0 {
-		return &usageError{fmt.Errorf("-n %d: want 0 or more", n)}
-	}
 	out := struct {
 		IDs []int32 `json:"ids"`
 	}{IDs: []int32{}}
@@ -294,11 +299,11 @@ func debugTemplate() *cobra.Command {
 	}
 	f.addName(cmd)
 	fl := cmd.Flags()
-	fl.StringVar(&o.messages, "messages", "-", `JSON file {"messages":[..],"tools":[..],"add_generation_prompt":true,..}; further keys are template variables; "-" is standard input`)
-	fl.StringVar(&o.template, "template", "", "file with another template than the model's; no model is needed then")
-	fl.StringVar(&o.bos, "bos", "", "text of the beginning-of-sequence token")
-	fl.StringVar(&o.eos, "eos", "", "text of the end-of-sequence token")
-	fl.StringVar(&o.now, "now", "", "time that the template sees, like 2026-07-04T09:05:03 (default: the clock)")
+	wordsVar(fl, &o.messages, "messages", "", "-", some("a JSON file, or -"), `JSON file {"messages":[..],"tools":[..],"add_generation_prompt":true,..}; further keys are template variables; "-" is standard input`)
+	wordsVar(fl, &o.template, "template", "", "", some("the file of a template"), "file with another template than the model's; no model is needed then")
+	wordsVar(fl, &o.bos, "bos", "", "", anything, "text of the beginning-of-sequence token")
+	wordsVar(fl, &o.eos, "eos", "", "", anything, "text of the end-of-sequence token")
+	wordsVar(fl, &o.now, "now", "", "", checkNow, "time that the template sees, like 2026-07-04T09:05:03 (default: the clock)")
 	return cmd
 }
 
@@ -323,5 +328,10 @@ func parseNow(s string) (time.Time, error) {
 			return t, nil
 		}
 	}
-	return time.Time{}, &usageError{fmt.Errorf("--now %q: want a time like 2026-07-04T09:05:03", s)}
+	return time.Time{}, errors.New("want a time like 2026-07-04T09:05:03")
+}
+
+func checkNow(s string) error {
+	_, err := parseNow(s)
+	return err
 }

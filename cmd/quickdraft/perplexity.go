@@ -25,11 +25,11 @@ type textFlags struct {
 func (f *textFlags) add(cmd *cobra.Command) {
 	f.weights = "native"
 	fl := cmd.Flags()
-	fl.StringVarP(&f.name, "model", "m", "", "model, named as for run")
-	fl.StringVarP(&f.file, "file", "f", "", "text file")
-	fl.IntVarP(&f.context, "ctx-size", "c", 512, "tokens of the windows that the text is cut into")
-	fl.IntVar(&f.windows, "windows", 0, "windows to read (0: all)")
-	fl.IntVarP(&f.threads, "threads", "t", 0, "worker threads (0: the physical cores this process may use)")
+	wordsVar(fl, &f.name, "model", "m", "", some("the name or the file of a model"), "model, named as for run")
+	wordsVar(fl, &f.file, "file", "f", "", some("the file of a text"), "text file")
+	intVar(fl, &f.context, "ctx-size", "c", 512, eval.MinContext, noLimit, "tokens of the windows that the text is cut into")
+	intVar(fl, &f.windows, "windows", "", 0, 0, noLimit, "windows to read (0: all)")
+	addThreads(fl, &f.threads, "worker threads (0: the physical cores this process may use)")
 	fl.BoolVar(&f.noTiles, "no-repack-cache", false, "repack the weights again instead of keeping them in the cache folder")
 }
 
@@ -52,13 +52,7 @@ func (f *textFlags) openText(ctx context.Context) (*opened, error) {
 	if f.file == "" {
 		return nil, &usageError{errors.New("-f: want the file of a text")}
 	}
-	if f.windows < 0 {
-		return nil, &usageError{fmt.Errorf("--windows %d: want 1 or more, or 0 for all", f.windows)}
-	}
-	o, err := f.engineOptions()
-	if err != nil {
-		return nil, err
-	}
+	o := f.engineOptions()
 	data, err := os.ReadFile(f.file)
 	if err != nil {
 		return nil, err
@@ -120,20 +114,12 @@ func perplexityCommand() *cobra.Command {
 		Long: "Cuts the text into windows and predicts the second half of each from what stands before it. The result is e to the\n" +
 			"mean negative log-likelihood, with its standard error. --weights f32 computes everything in float32, for comparison.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			k8, err := eightBits("--cache-type-k", f.cacheK)
-			if err != nil {
-				return err
-			}
-			v8, err := eightBits("--cache-type-v", f.cacheV)
-			if err != nil {
-				return err
-			}
 			m, err := f.openText(cmd.Context())
 			if err != nil {
 				return err
 			}
 			defer m.close()
-			m.opts.K8, m.opts.V8 = k8, v8
+			m.opts.K8, m.opts.V8 = f.cacheK == "q8_0", f.cacheV == "q8_0"
 			p, err := eval.Measure(cmd.Context(), m.Model, m.ids, m.opts)
 			if err != nil {
 				return err
@@ -147,15 +133,7 @@ func perplexityCommand() *cobra.Command {
 	}
 	f.add(cmd)
 	f.addCacheTypes(cmd)
-	cmd.Flags().StringVar(&f.weights, "weights", "native", `"native" or "f32": everything in float32, without activation quantisation`)
+	wordsVar(cmd.Flags(), &f.weights, "weights", "", "native", oneOf("native", "f32"), `"native" or "f32": everything in float32, without activation quantisation`)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
-}
-
-// eightBits reads a type of the KV cache.
-func eightBits(flag, value string) (bool, error) {
-	if value != "f16" && value != "q8_0" {
-		return false, &usageError{fmt.Errorf("%s %q: want f16 or q8_0", flag, value)}
-	}
-	return value == "q8_0", nil
 }

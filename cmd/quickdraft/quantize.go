@@ -30,9 +30,9 @@ func quantizeCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd.Context(), args[0], args[1], args[2]) },
 	}
 	fl := cmd.Flags()
-	fl.IntVarP(&f.threads, "threads", "t", 0, "threads that encode (0: all that may run)")
+	addThreads(fl, &f.threads, "threads that encode (0: all that may run)")
 	fl.BoolVar(&f.pure, "pure", false, "one type for all matrices: of a mix the one that most have")
-	fl.StringVar(&f.importance, "imatrix", "", "file of quickdraft imatrix or llama.cpp's")
+	wordsVar(fl, &f.importance, "imatrix", "", "", some("a file of importances"), "file of quickdraft imatrix or llama.cpp's")
 	return cmd
 }
 
@@ -41,9 +41,7 @@ func (f *quantizeFlags) run(ctx context.Context, in, out, name string) error {
 	if err != nil {
 		return &usageError{fmt.Errorf("TYPE %s: %w", name, err)}
 	}
-	if err := checkThreads(f.threads); err != nil {
-		return err
-	}
+	warnThreads(f.threads)
 	bar := newBar("quantizing", os.Stderr)
 	o := quantize.Options{Threads: f.threads, Note: bar.Note, Progress: bar.Set}
 	if f.importance != "" {
@@ -97,6 +95,6 @@ func imatrixCommand() *cobra.Command {
 		},
 	}
 	f.add(cmd)
-	cmd.Flags().StringVarP(&out, "output", "o", "", "file to write")
+	wordsVar(cmd.Flags(), &out, "output", "o", "", some("the name of a file to write"), "file to write")
 	return cmd
 }

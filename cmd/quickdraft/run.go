@@ -49,10 +49,10 @@ func runCommand() *cobra.Command {
 	f.addSampling(cmd)
 	f.spec.add(cmd, specAuto)
 	fl := cmd.Flags()
-	fl.StringVarP(&f.prompt, "prompt", "p", "", "the prompt")
-	fl.StringVar(&f.system, "system", "", "system message")
-	fl.IntVarP(&f.nPredict, "predict", "n", -1, "tokens to generate at most (-1: until the context is full)")
-	fl.StringVar(&f.layout, "kv-layout", "contiguous", `KV cache: "contiguous" for one answer at a time, or "paged" as for many, which remembers earlier turns longer`)
+	wordsVar(fl, &f.prompt, "prompt", "p", "", some("a text"), "the prompt")
+	wordsVar(fl, &f.system, "system", "", "", anything, "system message")
+	intVar(fl, &f.nPredict, "predict", "n", -1, -1, noLimit, "tokens to generate at most (-1: until the context is full)")
+	wordsVar(fl, &f.layout, "kv-layout", "", "contiguous", oneOf("contiguous", "paged"), `KV cache: "contiguous" for one answer at a time, or "paged" as for many, which remembers earlier turns longer`)
 	fl.BoolVar(&f.raw, "raw", false, "feed the prompt as it is, without the chat template")
 	fl.BoolVar(&f.asJSON, "json", false, "print one JSON object with the answer and the figures")
 	fl.BoolVar(&f.ignoreEOS, "ignore-eos", false, "go on past end-of-sequence tokens")
@@ -100,14 +100,8 @@ func (f *runFlags) run(ctx context.Context) error {
 	if err := p.Validate(1 << 30); err != nil {
 		return &usageError{err}
 	}
-	if f.samplers != "" && len(p.Order) == 0 {
-		return &usageError{fmt.Errorf("--samplers %q: names no step, want some of %s", f.samplers, strings.Join(sample.DefaultOrder(), ";"))}
-	}
 	if f.raw && f.system != "" {
 		return &usageError{errors.New("--system needs the chat template, which --raw leaves out")}
-	}
-	if f.nPredict < -1 {
-		return &usageError{fmt.Errorf("-n %d: want -1 or more", f.nPredict)}
 	}
 	if f.prompt == "" {
 		if term.IsTerminal(int(os.Stdin.Fd())) {
@@ -232,6 +226,19 @@ func randomSeed() uint64 {
 	var b [8]byte
 	rand.Read(b[:]) // never fails, says its documentation
 	return binary.LittleEndian.Uint64(b[:])
+}
+
+// checkSamplers judges the order of --samplers.
+func checkSamplers(s string) error {
+	want := fmt.Errorf("want some of %s", strings.Join(sample.DefaultOrder(), ";"))
+	p := sample.Default()
+	if p.Order = splitSamplers(s); len(p.Order) == 0 {
+		return want
+	}
+	if err := p.Validate(1); err != nil {
+		return fmt.Errorf("%w; %w", err, want)
+	}
+	return nil
 }
 
 // splitSamplers reads the order of --samplers; nil means the default.

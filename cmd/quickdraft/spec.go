@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -44,6 +45,12 @@ const (
 	specNone = "none"
 )
 
+// maxGuesses and maxBranch are the engine's bounds.
+const (
+	maxGuesses = engine.MaxGuesses
+	maxBranch  = engine.MaxBranch
+)
+
 // defaultDraftVocab is the shortlist of a draft model.
 const defaultDraftVocab = 32768
 
@@ -57,19 +64,20 @@ var specAliases = map[string]string{
 func (s *specFlags) add(cmd *cobra.Command, method string) {
 	fl := cmd.Flags()
 	s.flags = fl
-	fl.StringVar(&s.draft, "model-draft", "", "draft model that guesses ahead (also -md), named as for -m")
-	fl.StringVar(&s.method, "spec-type", method, "how to guess ahead: "+specAuto+" (the draft model if one is given, else suffix), "+specNone+", "+strings.Join(drafter.Names(), ", ")+", or several joined by + or commas")
-	fl.IntVar(&s.nMax, "spec-draft-n-max", 16, "guesses a round at most (also --draft, --draft-max, --spec-length)")
-	fl.IntVar(&s.nMin, "spec-draft-n-min", 0, "do not verify fewer guesses than this (also --draft-min)")
-	fl.Float64Var(&s.pMin, "spec-draft-p-min", 0, "stop drafting where the drafter believes less than this in its best guess")
-	fl.IntVar(&s.fixed, "spec-fixed", 0, "always this many guesses a round, whether it pays or not (0: decide by measured speed)")
-	fl.IntVar(&s.vocab, "spec-draft-vocab", defaultDraftVocab, "tokens that draft considers besides those of the conversation, the first ones of its vocabulary (0: all)")
-	fl.IntVar(&s.branch, "spec-draft-branch", 0, "guesses for one position at most; 1: chains (0: what measured speed says)")
-	fl.Float64Var(&s.lenience, "lenience", 1, "below 1: accept guesses up to 1/lenience times too often. Changes the answers; 1 is lossless")
+	wordsVar(fl, &s.draft, "model-draft", "", "", some("the name or the file of a model"), "draft model that guesses ahead (also -md), named as for -m")
+	wordsVar(fl, &s.method, "spec-type", "", method, checkMethod, "how to guess ahead: "+specAuto+" (the draft model if one is given, else suffix), "+specNone+", "+strings.Join(drafter.Names(), ", ")+", or several joined by + or commas")
+	intVar(fl, &s.nMax, "spec-draft-n-max", "", 16, 0, maxGuesses, "guesses a round at most (also --draft, --draft-max, --spec-length)")
+	intVar(fl, &s.nMin, "spec-draft-n-min", "", 0, 0, maxGuesses, "do not verify fewer guesses than this (also --draft-min)")
+	realVar(fl, &s.pMin, "spec-draft-p-min", 0, 0, 1, "stop drafting where the drafter believes less than this in its best guess")
+	intVar(fl, &s.fixed, "spec-fixed", "", 0, 0, maxGuesses, "always this many guesses a round, whether it pays or not (0: decide by measured speed)")
+	intVar(fl, &s.vocab, "spec-draft-vocab", "", defaultDraftVocab, 0, noLimit, "tokens that draft considers besides those of the conversation, the first ones of its vocabulary (0: all)")
+	intVar(fl, &s.branch, "spec-draft-branch", "", 0, 0, maxBranch, "guesses for one position at most; 1: chains (0: what measured speed says)")
+	s.lenience = 1
+	fl.Var(&real{&s.lenience, 0, 1, true}, "lenience", "below 1: accept guesses up to 1/lenience times too often. Changes the answers; 1 is lossless")
 	fl.BoolVar(&s.on, "speculative-decoding", false, "guess ahead with --draft-model")
-	fl.StringVar(&s.corpus, "spec-corpus", "", "text file that suffix takes guesses from beside the conversation itself")
-	fl.StringVar(&s.skip, "spec-skip", "", `layers that layerskip leaves out, like "8-15,20"`)
-	fl.StringVar(&s.bigger, "model-draft-bigger", "", "model between draft and target for hierarchical")
+	wordsVar(fl, &s.corpus, "spec-corpus", "", "", some("a text file"), "text file that suffix takes guesses from beside the conversation itself")
+	wordsVar(fl, &s.skip, "spec-skip", "", "", checkSkip, `layers that layerskip leaves out, like "8-15,20"`)
+	wordsVar(fl, &s.bigger, "model-draft-bigger", "", "", some("the name or the file of a model"), "model between draft and target for hierarchical")
 	normal := fl.GetNormalizeFunc()
 	fl.SetNormalizeFunc(func(f *pflag.FlagSet, name string) pflag.NormalizedName {
 		if to, ok := specAliases[name]; ok {
@@ -93,17 +101,13 @@ func longShorthand(args []string) []string {
 	return out
 }
 
-// settle finds contradictions and decides what auto means.
+// settle finds contradictions and decides what auto means. To call it again changes nothing.
 func (s *specFlags) settle() error {
 	if s.method == "" {
 		return nil
 	}
 	s.method = strings.ReplaceAll(s.method, ",", "+")
 	switch {
-	case s.vocab < 0:
-		return &usageError{fmt.Errorf("--spec-draft-vocab %d: want 0 (all) or more", s.vocab)}
-	case !(s.lenience > 0 && s.lenience <= 1):
-		return &usageError{fmt.Errorf("--lenience %v: want more than 0 and at most 1", s.lenience)}
 	case s.nMax == 0:
 		s.method = specNone
 		return nil
@@ -128,10 +132,42 @@ func (s *specFlags) settle() error {
 	if s.skip != "" && !s.uses("layerskip") {
 		return &usageError{fmt.Errorf("--spec-skip %s: only layerskip leaves layers out, this is --spec-type %s", s.skip, s.method)}
 	}
-	for _, part := range strings.Split(s.method, "+") {
-		if s.method != specNone && !slices.Contains(drafter.Names(), part) {
-			return &usageError{fmt.Errorf("--spec-type %q: want %s, %s, %s, or several joined by +", s.method, specAuto, specNone, strings.Join(drafter.Names(), ", "))}
+	return s.checkGuesses()
+}
+
+// checkGuesses compares the numbers of guesses with each other.
+func (s *specFlags) checkGuesses() error {
+	if s.fixed > s.nMax && !s.flags.Changed("spec-draft-n-max") {
+		s.nMax = s.fixed
+	}
+	switch {
+	case s.fixed > s.nMax:
+		return &usageError{fmt.Errorf("--spec-fixed %d: want at most --spec-draft-n-max, %d", s.fixed, s.nMax)}
+	case s.nMin > s.nMax:
+		return &usageError{fmt.Errorf("--spec-draft-n-min %d: want at most --spec-draft-n-max, %d", s.nMin, s.nMax)}
+	}
+	return nil
+}
+
+// checkMethod judges --spec-type.
+func checkMethod(s string) error {
+	if s == specAuto || s == specNone {
+		return nil
+	}
+	for part := range strings.SplitSeq(strings.ReplaceAll(s, ",", "+"), "+") {
+		if !slices.Contains(drafter.Names(), part) {
+			return fmt.Errorf("want %s, %s, %s, or several of the latter joined by + or commas", specAuto, specNone, strings.Join(drafter.Names(), ", "))
 		}
+	}
+	return nil
+}
+
+// skipForm is the form of --spec-skip; which layers there are is the model's matter.
+var skipForm = regexp.MustCompile(`^\d{1,6}(-\d{1,6})?(,\d{1,6}(-\d{1,6})?)*$`)
+
+func checkSkip(s string) error {
+	if !skipForm.MatchString(s) {
+		return errors.New(`want layers like "8-15,20"`)
 	}
 	return nil
 }
@@ -152,9 +188,6 @@ func (s *specFlags) options(ctx context.Context, target string, t *text.Text, ba
 		return engine.SpecOptions{}, err
 	}
 	o := engine.SpecOptions{NMax: s.nMax, NMin: s.nMin, PMin: s.pMin, Fixed: s.fixed, Lenience: s.lenience, Branch: s.branch}
-	if s.fixed > o.NMax && !s.flags.Changed("spec-draft-n-max") {
-		o.NMax = s.fixed
-	}
 	if err := o.Check(); err != nil {
 		return o, &usageError{err}
 	}

@@ -17,6 +17,7 @@ func parse(t *testing.T, args ...string) (*specFlags, error) {
 	cmd := &cobra.Command{Use: "x", RunE: func(*cobra.Command, []string) error { return nil }}
 	s.add(cmd, specAuto)
 	cmd.SetArgs(longShorthand(args))
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return flagError(err) })
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
 	if err := cmd.Execute(); err != nil {
 		return &s, err
@@ -59,20 +60,16 @@ func TestAskedForAndImpossibleIsAnError(t *testing.T) {
 	for _, args := range [][]string{
 		{"--speculative-decoding"}, {"--spec-type", "draft"}, {"--spec-type", "crossvocab"}, {"--spec-type", "hierarchical"},
 		{"--spec-type", "ngram", "-md", "d.gguf"}, {"--spec-type", "nonsense"}, {"--spec-type", "ngram+nonsense"},
-		{"--lenience", "0"}, {"--lenience", "1.5"}, {"--spec-type", "ngram", "--spec-corpus", "f"},
+		{"--draft-min", "17"}, {"--spec-fixed", "17", "--draft", "16"}, {"--lenience", "0"}, {"--lenience", "1.5"}, {"--spec-type", "ngram", "--spec-corpus", "f"},
 	} {
 		_, err := parse(t, args...)
 		var usage *usageError
 		require.ErrorAs(t, err, &usage, "%v", args)
 	}
-	for _, args := range [][]string{{"--draft", "65"}, {"--draft-min", "-1"}, {"--draft-min", "17"}, {"--spec-draft-p-min", "2"}, {"--spec-fixed", "-3"}} {
-		s, err := parse(t, args...)
-		require.NoError(t, err)
-		_, err = s.options(context.Background(), "target.gguf", nil, model.Options{})
-		var usage *usageError
-		require.ErrorAs(t, err, &usage, "%v", args)
-	}
-	s, err := parse(t, "-md", "/nowhere/draft.gguf")
+	s, err := parse(t, "--spec-fixed", "20")
+	require.NoError(t, err)
+	require.Equal(t, 20, s.nMax)
+	s, err = parse(t, "-md", "/nowhere/draft.gguf")
 	require.NoError(t, err)
 	_, err = s.options(context.Background(), "target.gguf", nil, model.Options{})
 	var usage *usageError

@@ -76,10 +76,7 @@ func readInput(path string) ([]byte, error) {
 
 // openModel loads a model without an engine around it.
 func (f *modelFlags) openModel(path string) (*model.Model, error) {
-	o, err := f.engineOptions()
-	if err != nil {
-		return nil, err
-	}
+	o := f.engineOptions()
 	bar := newBar("loading", os.Stderr)
 	defer bar.Finish()
 	pool := tensor.NewPool(o.Threads)

@@ -20,17 +20,14 @@ func TestThreadsBeyondTheCPUs(t *testing.T) {
 		{3, 2, "-t 3 is more threads than the 2 CPUs", ""},
 		{4, 1, "-t 4 is more threads than the 1 CPU that", ""},
 		{8, 2, "-t 8 is more threads than the 2 CPUs", ""},
-		{9, 2, "", "-t 9: this process may use 2 CPUs; want 0 (automatic) to 8, and at most 2 to be fast"},
-		{1000, 2, "", "-t 1000: this process may use 2 CPUs"},
-		{-1, 2, "", "-t -1: want 0 (automatic) or more"},
+		{9, 2, "", "this process may use 2 CPUs; want 0 (automatic) to 8, and at most 2 to be fast"},
+		{1000, 2, "", "this process may use 2 CPUs"},
 	} {
 		warning, err := judgeThreads(c.threads, c.cpus)
 		if c.fails == "" {
 			require.NoError(t, err)
 		} else {
-			var usage *usageError
 			require.ErrorContains(t, err, c.fails)
-			require.True(t, errors.As(err, &usage))
 		}
 		require.Contains(t, warning, c.warning)
 		require.Equal(t, c.warning == "", warning == "", warning)
@@ -48,7 +45,7 @@ func TestEveryCommandJudgesThreads(t *testing.T) {
 		cmd := root()
 		cmd.SetArgs(append(args, "-t", many))
 		err := cmd.Execute()
-		require.ErrorContains(t, err, "-t "+many+": this process may use", "%v", args)
+		require.ErrorContains(t, err, fmt.Sprintf("-t, --threads %q: this process may use", many), "%v", args)
 		var usage *usageError
 		require.True(t, errors.As(err, &usage), "%v", args)
 	}

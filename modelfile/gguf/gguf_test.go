@@ -44,7 +44,7 @@ func TestTypes(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, TypeQ4_K, lower)
 	_, err = ParseType("IQ2_XXS")
-	require.ErrorContains(t, err, `"IQ2_XXS" is unknown; known are F32`)
+	require.ErrorContains(t, err, `"IQ2_XXS" is unknown, want one of F32`)
 }
 
 func TestEveryKindAndTypeComesBack(t *testing.T) {

@@ -126,7 +126,7 @@ func ParseType(name string) (Type, error) {
 			return Type(id), nil
 		}
 	}
-	return 0, fmt.Errorf("tensor type %q is unknown; known are %s", name, typeNames())
+	return 0, fmt.Errorf("tensor type %q is unknown, want one of %s", name, typeNames())
 }
 
 func typeNames() string {

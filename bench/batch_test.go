@@ -15,7 +15,7 @@ import (
 
 func TestDecoding(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tiny.gguf")
-	require.NoError(t, tiny.Write(path, gguf.TypeQ8_0))
+	require.NoError(t, tiny.Write(t.Context(), path, gguf.TypeQ8_0))
 	o := BatchOptions{Streams: []int{1, 3}, Prompt: 9, Tokens: 40, Rounds: 2, Sample: sample.Default()}
 	e, err := engine.Open(path, engine.Options{Threads: 2, Context: o.MaxTokens(), KVTokens: o.KVTokens(), MaxRunning: 3})
 	require.NoError(t, err)
@@ -53,7 +53,7 @@ func TestDecoding(t *testing.T) {
 
 func TestStalling(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tiny.gguf")
-	require.NoError(t, tiny.Write(path, gguf.TypeQ8_0))
+	require.NoError(t, tiny.Write(t.Context(), path, gguf.TypeQ8_0))
 	o := BatchOptions{Streams: []int{1, 3}, Prompt: 9, Tokens: 20, Rounds: 2, Stall: 900, Sample: sample.Default()}
 	e, err := engine.Open(path, engine.Options{
 		Threads: 2, Context: o.MaxTokens(), KVTokens: o.KVTokens(), MaxRunning: 4, NoPrefix: true, StallTarget: 5 * time.Millisecond,

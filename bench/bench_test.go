@@ -147,7 +147,7 @@ func TestShapeFile(t *testing.T) {
 		RopeBase: 10000, Eps: 1e-6, AttnBias: true,
 	}} {
 		path := filepath.Join(t.TempDir(), "shape.gguf")
-		require.NoError(t, s.Write(path, gguf.TypeQ8_0))
+		require.NoError(t, s.Write(t.Context(), path, gguf.TypeQ8_0))
 		m, err := model.Load(path, model.Options{})
 		require.NoError(t, err)
 		built, err := s.Build(gguf.TypeQ8_0, model.Options{})
@@ -164,7 +164,7 @@ func TestShapeFile(t *testing.T) {
 		r.Close()
 		require.NoError(t, m.Close())
 	}
-	require.ErrorContains(t, tiny.Write(filepath.Join(t.TempDir(), "x"), gguf.Type(99)), "block")
+	require.ErrorContains(t, tiny.Write(t.Context(), filepath.Join(t.TempDir(), "x"), gguf.Type(99)), "block")
 	_, err := FindShape("gpt-5")
 	require.ErrorContains(t, err, "llama-3.2-1b, llama-3.2-3b, qwen2.5-coder-7b")
 	s, err := FindShape("Llama-3.2-3B")

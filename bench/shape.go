@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"maps"
@@ -8,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"quickdraft/internal/disk"
 	"quickdraft/machine"
 	"quickdraft/model"
 	"quickdraft/modelfile/gguf"
@@ -74,13 +76,17 @@ func (s Shape) Build(t gguf.Type, o model.Options) (*model.Model, error) {
 	return model.LoadGGUF(f, o)
 }
 
-// Write makes a GGUF file of the shape, with a vocabulary of made-up tokens, that other engines can load.
-func (s Shape) Write(path string, t gguf.Type) error {
-	w, _, err := s.writer(t)
+// Write makes a GGUF file of the shape, with a vocabulary of made-up tokens, that other engines can load. When ctx
+// ends before all is written there is no file.
+func (s Shape) Write(ctx context.Context, path string, t gguf.Type) error {
+	w, size, err := s.writer(t)
 	if err != nil {
 		return err
 	}
-	return w.WriteFile(path)
+	if err := disk.CheckRoom(path, size-headerRoom); err != nil {
+		return err
+	}
+	return w.WriteFileContext(ctx, path)
 }
 
 // memory is a writer into a slice.

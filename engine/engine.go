@@ -40,6 +40,7 @@ type Options struct {
 	SelfCheck  bool                    // verify the KV cache whenever the engine is idle, and panic: for tests
 	F32        bool                    // float32 weights and activations throughout, for comparison
 	Progress   func(done, total int64) // loading progress, bytes; may be nil
+	Stop       func() error            // asked while loading; its error ends it; may be nil
 	TilesDir   string                  // folder that keeps repacked weights for the next start; "" keeps none
 	Note       func(line string)       // told in one line when TilesDir cannot be used; may be nil
 }
@@ -85,7 +86,7 @@ func Open(path string, o Options) (*Engine, error) {
 	}
 	pool := tensor.NewPool(o.Threads)
 	m, err := model.Load(path, model.Options{
-		F32: o.F32, Pool: pool, MaxBatch: o.Chunk, Progress: o.Progress, TilesDir: o.TilesDir, Note: o.Note,
+		F32: o.F32, Pool: pool, MaxBatch: o.Chunk, Progress: o.Progress, Stop: o.Stop, TilesDir: o.TilesDir, Note: o.Note,
 	})
 	if err != nil {
 		pool.Close()
@@ -138,6 +139,13 @@ func (o *Options) fill() error {
 	return o.Spec.fill()
 }
 
+// ContextError is the error of Open for a context that the model was not trained for.
+type ContextError struct{ Asked, Trained int }
+
+func (e *ContextError) Error() string {
+	return fmt.Sprintf("context: %d tokens asked for, the model was trained for %d", e.Asked, e.Trained)
+}
+
 // size settles the context length and makes the KV cache.
 func (e *Engine) size() error {
 	trained := e.model.Config().ContextLen
@@ -146,7 +154,7 @@ func (e *Engine) size() error {
 		e.contextLen = min(trained, 4096)
 	}
 	if trained > 0 && e.contextLen > trained {
-		return fmt.Errorf("context: %d tokens asked for, the model was trained for %d", e.contextLen, trained)
+		return &ContextError{e.contextLen, trained}
 	}
 	tokens := max(e.opts.KVTokens, e.contextLen)
 	cfg, err := e.cacheConfig(blocksFor(tokens))

@@ -136,6 +136,9 @@ func (l *loader) finish(t rawTensor) {
 	if l.opts.Progress != nil {
 		l.opts.Progress(l.done, l.total)
 	}
+	if l.opts.Stop != nil && l.err == nil {
+		l.err = l.opts.Stop()
+	}
 }
 
 // embedding is the token embedding, (Vocab, Dim). Its rows say how long a logits row is; the vocabulary may be shorter.

@@ -39,6 +39,8 @@ type Options struct {
 	// TilesDir, if set, is a folder that keeps the repacked weights: they are written there by the first load and mapped by
 	// the next ones. It is made when there is none.
 	TilesDir string
+	// Stop, if set, is asked after each tensor; its error ends the loading.
+	Stop func() error
 	// Note, if set, is called with one line when TilesDir cannot be used or a file in it is damaged.
 	Note func(line string)
 }

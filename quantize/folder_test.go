@@ -86,7 +86,7 @@ func TestFolder(t *testing.T) {
 			dir, out := folder(t, arch), filepath.Join(t.TempDir(), "out.gguf")
 			want := perplexity(t, loadModel(t, dir))
 			for typ, limit := range map[gguf.Type]float64{gguf.TypeF32: 1e-6, gguf.TypeF16: 1e-2, gguf.TypeQ8_0: 0.2} {
-				res, err := File(dir, out, plain(t, typ), Options{Threads: 2})
+				res, err := File(t.Context(), dir, out, plain(t, typ), Options{Threads: 2})
 				require.NoError(t, err)
 				m := loadModel(t, out)
 				require.InDelta(t, want, perplexity(t, m), limit, typ)
@@ -109,9 +109,9 @@ func TestFolder(t *testing.T) {
 func TestFolderRefused(t *testing.T) {
 	dir, out := folder(t, "llama3-rope"), filepath.Join(t.TempDir(), "out.gguf")
 	require.NoError(t, os.Remove(filepath.Join(dir, "tokenizer.json")))
-	_, err := File(dir, out, plain(t, gguf.TypeF16), Options{})
+	_, err := File(t.Context(), dir, out, plain(t, gguf.TypeF16), Options{})
 	require.ErrorContains(t, err, "tokenizer.json is missing")
-	_, err = File(folder(t, "t5-v1_1-gated-gelu"), out, plain(t, gguf.TypeF16), Options{})
+	_, err = File(t.Context(), folder(t, "t5-v1_1-gated-gelu"), out, plain(t, gguf.TypeF16), Options{})
 	require.ErrorContains(t, err, "cannot be written as GGUF here")
 }
 
@@ -178,9 +178,9 @@ func TestImportance(t *testing.T) {
 	target, err := ParseTarget("Q4_K_M", false)
 	require.NoError(t, err)
 	plainPath, weighted := filepath.Join(dir, "plain.gguf"), filepath.Join(dir, "weighted.gguf")
-	_, err = File(in, plainPath, target, Options{})
+	_, err = File(t.Context(), in, plainPath, target, Options{})
 	require.NoError(t, err)
-	res, err := File(in, weighted, target, Options{Importance: im, Threads: 3})
+	res, err := File(t.Context(), in, weighted, target, Options{Importance: im, Threads: 3})
 	require.NoError(t, err)
 	require.Equal(t, 1, res.Weighted)
 
@@ -216,10 +216,10 @@ func TestImportance(t *testing.T) {
 		require.Less(t, after, 0.9*before, "expert %d", expert)
 	}
 
-	_, err = File(in, weighted, target, Options{Importance: importance(t, map[string][][]float32{"other": {columns(1)}})})
+	_, err = File(t.Context(), in, weighted, target, Options{Importance: importance(t, map[string][][]float32{"other": {columns(1)}})})
 	require.ErrorContains(t, err, "importances of 1 tensors: none fits")
 	two := map[string][][]float32{name: {columns(1), columns(2), columns(3), columns(4), columns(5)}}
-	_, err = File(in, weighted, target, Options{Importance: importance(t, two)})
+	_, err = File(t.Context(), in, weighted, target, Options{Importance: importance(t, two)})
 	require.ErrorContains(t, err, "importances of 5 parts for 48 rows")
 }
 
@@ -234,13 +234,13 @@ func TestCollectedImportance(t *testing.T) {
 	im, _, err := eval.Collect(context.Background(), m, ids, "t", eval.Options{Context: 40, BOS: -1})
 	require.NoError(t, err)
 	out := filepath.Join(t.TempDir(), "out.gguf")
-	res, err := File(dir, out, plain(t, gguf.TypeIQ4_NL), Options{Importance: im})
+	res, err := File(t.Context(), dir, out, plain(t, gguf.TypeIQ4_NL), Options{Importance: im})
 	require.NoError(t, err)
 	c := m.Config()
 	require.Equal(t, 1+c.Layers*(4+3), res.Weighted, fmt.Sprint("output; q, k, v, o and the experts' three: ", strings.Join(im.Names(), " ")))
 	again, _, err := eval.Collect(context.Background(), loadModel(t, out), ids, "t", eval.Options{Context: 40, BOS: -1})
 	require.NoError(t, err)
 	require.Len(t, again.Columns("blk.1.ffn_up_exps.weight", c.Dim), c.Experts)
-	_, err = File(out, filepath.Join(t.TempDir(), "again.gguf"), plain(t, gguf.TypeF16), Options{Importance: again})
+	_, err = File(t.Context(), out, filepath.Join(t.TempDir(), "again.gguf"), plain(t, gguf.TypeF16), Options{Importance: again})
 	require.ErrorContains(t, err, "none fits")
 }

@@ -3,15 +3,16 @@
 package quantize
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"runtime"
 	"strings"
 	"sync"
 
 	"quickdraft/eval"
+	"quickdraft/internal/disk"
 	"quickdraft/modelfile/gguf"
 	"quickdraft/quant"
 )
@@ -73,21 +74,21 @@ func Type(name string, dims []int, want gguf.Type) (t gguf.Type, fellBack bool) 
 
 // File writes the model at in, a GGUF file or a safetensors folder, to out with its matrices in the target's types.
 // Metadata is copied, or made from the folder's configuration and tokenizer; the parts of a split model become one file. out
-// appears when it is complete. Errors name the file and the tensor.
-func File(in, out string, t Target, o Options) (Result, error) {
-	a, errIn := os.Stat(in)
-	if b, err := os.Stat(out); err == nil && errIn == nil && os.SameFile(a, b) {
-		return Result{}, fmt.Errorf("%s: is the model that is read, want another name for what is written", out)
-	}
+// appears when it is complete; before anything is computed it is known that it can be written and that there is room. Nothing
+// is left when ctx ends before. Errors name the file and the tensor.
+func File(ctx context.Context, in, out string, t Target, o Options) (Result, error) {
 	src, err := open(in)
 	if err != nil {
 		return Result{}, err
+	}
+	if err := disk.Check(out, src.files...); err != nil {
+		return Result{}, errors.Join(err, src.close())
 	}
 	r := &run{source: src, Options: o, target: t}
 	if r.Threads < 1 {
 		r.Threads = runtime.GOMAXPROCS(0)
 	}
-	err = r.write(out)
+	err = r.write(ctx, out)
 	return r.Result, errors.Join(err, src.close())
 }
 
@@ -99,7 +100,7 @@ type run struct {
 	done   int64
 }
 
-func (r *run) write(out string) error {
+func (r *run) write(ctx context.Context, out string) error {
 	w := gguf.NewWriter()
 	r.metadata(w)
 	for i := range r.tensors {
@@ -120,7 +121,10 @@ func (r *run) write(out string) error {
 	if r.Importance != nil && r.Weighted == 0 {
 		return fmt.Errorf("importances of %d tensors: none fits a matrix of %s that is converted to a type that takes them", len(r.Importance.Names()), r.path)
 	}
-	return w.WriteFile(out)
+	if err := disk.CheckRoom(out, r.OutBytes); err != nil {
+		return err
+	}
+	return w.WriteFileContext(ctx, out)
 }
 
 // choose settles the type of a tensor and notes when its columns ask for another than the target's.

@@ -67,7 +67,7 @@ func TestFile(t *testing.T) {
 			var notes []string
 			var last, total int64
 			path := filepath.Join(t.TempDir(), "out.gguf")
-			res, err := File(in, path, plain(t, typ), Options{
+			res, err := File(t.Context(), in, path, plain(t, typ), Options{
 				Threads: 2, Note: func(s string) { notes = append(notes, s) }, Progress: func(d, n int64) { last, total = d, n },
 			})
 			require.NoError(t, err)
@@ -137,9 +137,9 @@ func TestTypeOfTensors(t *testing.T) {
 func TestFileFromQuantized(t *testing.T) {
 	dir := t.TempDir()
 	q4, again, q8 := filepath.Join(dir, "q4.gguf"), filepath.Join(dir, "again.gguf"), filepath.Join(dir, "q8.gguf")
-	_, err := File(sourceFile(t, nil), q4, plain(t, gguf.TypeQ4_K), Options{})
+	_, err := File(t.Context(), sourceFile(t, nil), q4, plain(t, gguf.TypeQ4_K), Options{})
 	require.NoError(t, err)
-	res, err := File(q4, again, plain(t, gguf.TypeQ4_K), Options{})
+	res, err := File(t.Context(), q4, again, plain(t, gguf.TypeQ4_K), Options{})
 	require.NoError(t, err)
 	require.Zero(t, res.Converted)
 	a, err := os.ReadFile(q4)
@@ -147,7 +147,7 @@ func TestFileFromQuantized(t *testing.T) {
 	b, err := os.ReadFile(again)
 	require.NoError(t, err)
 	require.Equal(t, a, b)
-	res, err = File(q4, q8, plain(t, gguf.TypeQ8_0), Options{Threads: 3})
+	res, err = File(t.Context(), q4, q8, plain(t, gguf.TypeQ8_0), Options{Threads: 3})
 	require.NoError(t, err)
 	require.Equal(t, 3, res.Converted, "embedding, q and the experts; k is F16 in both")
 }
@@ -155,11 +155,11 @@ func TestFileFromQuantized(t *testing.T) {
 func TestFileRefuses(t *testing.T) {
 	in := sourceFile(t, nil)
 	out := filepath.Join(t.TempDir(), "out.gguf")
-	_, err := File(in, in, plain(t, gguf.TypeQ8_0), Options{})
+	_, err := File(t.Context(), in, in, plain(t, gguf.TypeQ8_0), Options{})
 	require.ErrorContains(t, err, "another name")
 	_, err = Plain(gguf.Type(99))
 	require.ErrorContains(t, err, "want one of")
-	_, err = File(filepath.Join(t.TempDir(), "none.gguf"), out, plain(t, gguf.TypeQ8_0), Options{})
+	_, err = File(t.Context(), filepath.Join(t.TempDir(), "none.gguf"), out, plain(t, gguf.TypeQ8_0), Options{})
 	require.ErrorIs(t, err, os.ErrNotExist)
 
 	for name, value := range map[string]float32{"NaN": float32(math.NaN()), "large": 1e30} {
@@ -168,7 +168,7 @@ func TestFileRefuses(t *testing.T) {
 			binary.LittleEndian.PutUint32(data[4*33:], math.Float32bits(value))
 			w.AddTensor("blk.0.bad.weight", gguf.TypeF32, []int{32, 2}, data)
 		})
-		_, err = File(bad, out, plain(t, gguf.TypeF16), Options{})
+		_, err = File(t.Context(), bad, out, plain(t, gguf.TypeF16), Options{})
 		require.ErrorContains(t, err, "blk.0.bad.weight", name)
 		require.ErrorContains(t, err, "row 1", name)
 		entries, err := os.ReadDir(filepath.Dir(out))

@@ -16,6 +16,7 @@ import (
 // source is a checkpoint to be read, whatever its files are.
 type source struct {
 	path      string
+	files     []string // that are read, or their folder
 	shape     matrix // what all matrices have in common
 	hasOutput bool   // the embedding does not make the logits
 	tensors   []sourceTensor
@@ -50,7 +51,7 @@ func open(path string) (*source, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &source{path: path, close: f.Close, metadata: func(w *gguf.Writer) { copyMetadata(w, f) }}
+	s := &source{path: path, files: f.Paths(), close: f.Close, metadata: func(w *gguf.Writer) { copyMetadata(w, f) }}
 	arch, _ := f.String("general.architecture")
 	number := func(key string, absent int) int {
 		if v, ok := f.Uint(arch + "." + key); ok && v < 1<<20 {
@@ -103,7 +104,7 @@ func openDir(dir string) (*source, error) {
 	if err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
-	s := &source{path: dir, close: c.Close, metadata: func(w *gguf.Writer) {
+	s := &source{path: dir, files: []string{dir}, close: c.Close, metadata: func(w *gguf.Writer) {
 		for _, m := range x.Meta {
 			w.Set(m.Key, m.Value)
 		}

@@ -101,10 +101,10 @@ func benchModel(ctx context.Context, m *loaded, nPrompt, nDecode, repeat int) (b
 }
 
 func (r benchResult) print() {
-	fmt.Println(r.Head)
-	fmt.Printf("model     %s\n", r.Model)
-	fmt.Printf("prefill   %8.1f tokens/s\n", r.PrefillPerSecond)
-	fmt.Printf("decode    %8.1f tokens/s (spread %.0f %%)\n", r.DecodePerSecond, 100*r.Spread)
-	fmt.Printf("weights   %8.1f GB/s\n", r.WeightGBps)
-	fmt.Printf("dram      %8.1f GB/s measured between the runs; share %.2f\n", r.DRAMGBps, r.BandwidthShare)
+	fmt.Fprintln(stdout, r.Head)
+	fmt.Fprintf(stdout, "model     %s\n", r.Model)
+	fmt.Fprintf(stdout, "prefill   %8.1f tokens/s\n", r.PrefillPerSecond)
+	fmt.Fprintf(stdout, "decode    %8.1f tokens/s (spread %.0f %%)\n", r.DecodePerSecond, 100*r.Spread)
+	fmt.Fprintf(stdout, "weights   %8.1f GB/s\n", r.WeightGBps)
+	fmt.Fprintf(stdout, "dram      %8.1f GB/s measured between the runs; share %.2f\n", r.DRAMGBps, r.BandwidthShare)
 }

@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"os"
 	"slices"
 	"time"
@@ -73,9 +75,13 @@ func (b *batchFlags) run(ctx context.Context) error {
 		o.MaxRunning++
 	}
 	bar := newBar("loading", os.Stderr)
-	o.Progress, o.Note = bar.Set, bar.Note
+	o.Progress, o.Note, o.Stop = bar.Set, bar.Note, stopOf(ctx)
 	e, err := engine.Open(path, o)
 	bar.Finish()
+	var long *engine.ContextError
+	if errors.As(err, &long) {
+		return &usageError{fmt.Errorf("requests of %d tokens are asked for (-p, -n, --streams, --stall), want at most %d, what %s was made for", long.Asked, long.Trained, path)}
+	}
 	if err != nil {
 		return err
 	}

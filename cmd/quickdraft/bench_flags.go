@@ -39,6 +39,8 @@ func (b *benchFlags) check() error {
 		return &usageError{fmt.Errorf("-m %s and --shape %s: want one of them", b.name, b.shape)}
 	case b.write != "" && b.shape == "":
 		return &usageError{fmt.Errorf("--write %s: want --shape with it", b.write)}
+	case b.write != "":
+		return checkOutput("--write", b.write)
 	}
 	return nil
 }
@@ -59,9 +61,9 @@ func (b *benchFlags) load(ctx context.Context) (m *model.Model, name string, clo
 	bar := newBar("loading", os.Stderr)
 	defer bar.Finish()
 	pool := tensor.NewPool(o.Threads)
-	mo := model.Options{Pool: pool, Progress: bar.Set, TilesDir: o.TilesDir, Note: bar.Note}
+	mo := model.Options{Pool: pool, Progress: bar.Set, TilesDir: o.TilesDir, Note: bar.Note, Stop: stopOf(ctx)}
 	if b.shape != "" {
-		m, name, err = b.loadShape(mo)
+		m, name, err = b.loadShape(ctx, mo)
 	} else if name, err = b.resolve(ctx); err == nil {
 		m, err = model.Load(name, mo)
 	}
@@ -73,7 +75,7 @@ func (b *benchFlags) load(ctx context.Context) (m *model.Model, name string, clo
 }
 
 // loadShape makes the model in memory, or in the file of --write.
-func (b *benchFlags) loadShape(o model.Options) (*model.Model, string, error) {
+func (b *benchFlags) loadShape(ctx context.Context, o model.Options) (*model.Model, string, error) {
 	s, err := bench.FindShape(b.shape)
 	if err != nil {
 		return nil, "", err
@@ -86,7 +88,7 @@ func (b *benchFlags) loadShape(o model.Options) (*model.Model, string, error) {
 		m, err := s.Build(t, o)
 		return m, fmt.Sprintf("%s shape in %v", s.Name, t), err
 	}
-	if err := s.Write(b.write, t); err != nil {
+	if err := s.Write(ctx, b.write, t); err != nil {
 		return nil, "", err
 	}
 	o.TilesDir = ""
@@ -104,6 +106,9 @@ func (b *benchFlags) with(ctx context.Context, maxTokens int, f func(*bench.Runn
 		return err
 	}
 	defer closeAll()
+	if trained := m.Config().ContextLen; maxTokens > trained {
+		return &usageError{fmt.Errorf("a sequence of %d tokens is asked for, want at most %d, what %s was made for", maxTokens, trained, name)}
+	}
 	r, err := bench.NewRunner(name, m, maxTokens)
 	if err != nil {
 		return err
@@ -120,6 +125,6 @@ func (b *benchFlags) print(res fmt.Stringer) error {
 	if b.asJSON {
 		return printJSON(res)
 	}
-	_, err := fmt.Println(res)
+	_, err := fmt.Fprintln(stdout, res)
 	return err
 }

@@ -77,7 +77,7 @@ func runBenchSpec(ctx context.Context, f *modelFlags, o bench.SpecOptions, asJSO
 	if asJSON {
 		err = printJSON(res)
 	} else {
-		fmt.Println(res)
+		fmt.Fprintln(stdout, res)
 	}
 	if err == nil && o.Temperature == 0 && !res.Lossy && res.All.Identical < res.All.Answers {
 		err = fmt.Errorf("bench spec: %d of %d greedy answers differ with guesses, want none", res.All.Answers-res.All.Identical, res.All.Answers)
@@ -94,7 +94,7 @@ func benchTheory() *cobra.Command {
 			if asJSON {
 				return printJSON(t)
 			}
-			fmt.Println(t)
+			fmt.Fprintln(stdout, t)
 			return nil
 		},
 	}

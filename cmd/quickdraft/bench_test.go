@@ -50,7 +50,7 @@ func small(t *testing.T) string {
 		Name: "small", Arch: "llama", Layers: 1, Dim: 256, Heads: 4, KVHeads: 2, HeadDim: 64, FF: 256, Vocab: 600, Context: 1024,
 		RopeBase: 10000, Eps: 1e-5, Tied: true,
 	}
-	require.NoError(t, s.Write(path, gguf.TypeQ8_0))
+	require.NoError(t, s.Write(t.Context(), path, gguf.TypeQ8_0))
 	return path
 }
 

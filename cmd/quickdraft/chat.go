@@ -10,6 +10,7 @@ import (
 	"charm.land/bubbles/v2/textarea"
 	tea "charm.land/bubbletea/v2"
 	"charm.land/lipgloss/v2"
+	"golang.org/x/term"
 
 	"quickdraft/text"
 )
@@ -36,14 +37,22 @@ func (f *runFlags) chat(ctx context.Context) error {
 	fmt.Fprintln(os.Stderr, m.banner())
 	fmt.Fprintln(os.Stderr, dim.Render("/help lists the commands"))
 	c := newConversation(ctx, f, m)
-	p := tea.NewProgram(c, tea.WithContext(ctx))
+	p := tea.NewProgram(c, tea.WithContext(ctx), tea.WithoutSignalHandler()) // signals end ctx
 	c.send = p.Send
+	fd := int(os.Stdin.Fd())
+	if before, err := term.GetState(fd); err == nil {
+		onReset(func() {
+			_ = term.Restore(fd, before)
+			fmt.Fprint(os.Stdout, "\x1b[?25h\x1b[?2004l") // the cursor is seen, and what is pasted comes as it is
+		})
+		defer onReset(nil)
+	}
 	_, err = p.Run()
 	if c.stop != nil {
 		c.stop()
 	}
-	if errors.Is(err, tea.ErrInterrupted) {
-		return nil
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
 	}
 	return err
 }

@@ -81,7 +81,7 @@ func debugLogits() *cobra.Command {
 					return err
 				}
 			}
-			return writeLogits(path, &f, ids, decoder, top, chunk)
+			return writeLogits(cmd.Context(), path, &f, ids, decoder, top, chunk)
 		},
 	}
 	f.addName(cmd)
@@ -100,8 +100,8 @@ type topLogit struct {
 }
 
 // writeLogits feeds ids in chunks and prints a row a position: of the decoder's, where the model has an encoder for ids.
-func writeLogits(path string, f *modelFlags, ids, decoder []int32, top, chunk int) error {
-	m, err := f.openModel(path)
+func writeLogits(ctx context.Context, path string, f *modelFlags, ids, decoder []int32, top, chunk int) error {
+	m, err := f.openModel(ctx, path)
 	if err != nil {
 		return err
 	}
@@ -126,14 +126,17 @@ func writeLogits(path string, f *modelFlags, ids, decoder []int32, top, chunk in
 	if err := seq.Reserve(len(ids)); err != nil {
 		return err
 	}
-	return feedLogits(m, seq, ids, top, chunk)
+	return feedLogits(ctx, m, seq, ids, top, chunk)
 }
 
 // feedLogits runs ids through the model and prints their logits.
-func feedLogits(m *model.Model, seq *kvcache.Seq, ids []int32, top, chunk int) error {
-	w := bufio.NewWriter(os.Stdout)
+func feedLogits(ctx context.Context, m *model.Model, seq *kvcache.Seq, ids []int32, top, chunk int) error {
+	w := bufio.NewWriter(stdout)
 	fmt.Fprintf(w, `{"n_vocab":%d,"logits":[`, m.Config().Vocab)
 	for at := 0; at < len(ids); at += chunk {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
 		part := ids[at:min(at+chunk, len(ids))]
 		b := model.Batch{Tokens: part, Spans: []model.Span{{Seq: seq, N: len(part), Prompt: len(ids)}}}
 		for i := range part {
@@ -222,7 +225,7 @@ func generateIDs(ctx context.Context, e *engine.Engine, ids []int32, n int) erro
 	if len(out.IDs) < n {
 		fmt.Fprintf(os.Stderr, "the context of %d tokens (-c) is full after %d of %d\n", e.ContextLen(), len(out.IDs), n)
 	}
-	return json.NewEncoder(os.Stdout).Encode(out)
+	return json.NewEncoder(stdout).Encode(out)
 }
 
 func debugTokenize() *cobra.Command {
@@ -239,7 +242,7 @@ func debugTokenize() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return tokenizeLines(t, o)
+			return tokenizeLines(cmd.Context(), t, o)
 		},
 	}
 	f.addName(cmd)
@@ -249,9 +252,9 @@ func debugTokenize() *cobra.Command {
 }
 
 // tokenizeLines answers every JSON value of standard input with a line.
-func tokenizeLines(t *text.Text, o tokenizer.EncodeOptions) error {
-	in := json.NewDecoder(bufio.NewReader(os.Stdin))
-	w := bufio.NewWriter(os.Stdout)
+func tokenizeLines(ctx context.Context, t *text.Text, o tokenizer.EncodeOptions) error {
+	in := json.NewDecoder(newStdin(ctx))
+	w := bufio.NewWriter(stdout)
 	out := json.NewEncoder(w)
 	defer w.Flush() // what came before an error is answered
 	for n := 1; ; n++ {
@@ -262,6 +265,9 @@ func tokenizeLines(t *text.Text, o tokenizer.EncodeOptions) error {
 		}
 		if err == nil && s == nil {
 			err = errors.New("is null")
+		}
+		if err != nil && ctx.Err() != nil {
+			return context.Cause(ctx)
 		}
 		if err != nil {
 			return fmt.Errorf("standard input, value %d: want a JSON string: %w", n, err)
@@ -292,7 +298,7 @@ func debugTemplate() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			enc := json.NewEncoder(os.Stdout)
+			enc := json.NewEncoder(stdout)
 			enc.SetEscapeHTML(false)
 			return enc.Encode(out)
 		},
@@ -313,7 +319,7 @@ func debugLevels() *cobra.Command {
 		RunE: func(*cobra.Command, []string) error {
 			for _, l := range []cpu.Level{cpu.Go, cpu.AVX2, cpu.AVXVNNI, cpu.AVX512, cpu.VNNI} {
 				if cpu.Has(l) {
-					fmt.Println(l)
+					fmt.Fprintln(stdout, l)
 				}
 			}
 			return nil

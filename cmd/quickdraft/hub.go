@@ -45,7 +45,7 @@ func pullCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			path, err := pull(cmd.Context(), args[0])
 			if err == nil {
-				fmt.Println(path)
+				fmt.Fprintln(stdout, path)
 			}
 			return err
 		},
@@ -63,7 +63,7 @@ func listCommand() *cobra.Command {
 			}
 			defer done()
 			if dir {
-				fmt.Println(h.Dir())
+				fmt.Fprintln(stdout, h.Dir())
 				return nil
 			}
 			if catalog {
@@ -86,7 +86,7 @@ func printEntries(entries []hub.Entry, asJSON bool) error {
 	if asJSON {
 		return printJSON(entries)
 	}
-	w := tabwriter.NewWriter(os.Stdout, 0, 8, 2, ' ', 0)
+	w := tabwriter.NewWriter(stdout, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(w, "NAME\tSIZE\tSTATE")
 	for _, e := range entries {
 		state := "complete"
@@ -99,7 +99,7 @@ func printEntries(entries []hub.Entry, asJSON bool) error {
 }
 
 func printCatalog() error {
-	w := tabwriter.NewWriter(os.Stdout, 0, 8, 2, ' ', 0)
+	w := tabwriter.NewWriter(stdout, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(w, "NAME\tSIZE\tWHAT")
 	for _, m := range hub.Catalog() {
 		fmt.Fprintf(w, "%s\t%.1f MB\t%s\n", m.Name, float64(m.Size)/1e6, m.About)
@@ -145,7 +145,7 @@ func rmCommand() *cobra.Command {
 				return h.Remove(args[0])
 			}
 			freed, err := h.RemoveRepacked()
-			fmt.Printf("%.1f MB freed\n", float64(freed)/1e6)
+			fmt.Fprintf(stdout, "%.1f MB freed\n", float64(freed)/1e6)
 			return err
 		},
 	}
@@ -154,7 +154,7 @@ func rmCommand() *cobra.Command {
 }
 
 func printJSON(v any) error {
-	enc := json.NewEncoder(os.Stdout)
+	enc := json.NewEncoder(stdout)
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
 	return enc.Encode(v)

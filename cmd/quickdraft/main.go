@@ -6,8 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
 	"slices"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -19,35 +19,49 @@ import (
 var version = "dev"
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	cmd := root()
-	cmd.SetArgs(longShorthand(os.Args[1:]))
-	err := cmd.ExecuteContext(ctx)
-	stop()
-	if err == nil {
-		return
-	}
-	if !errors.Is(err, errInterrupted) {
-		fmt.Fprintln(os.Stderr, "error:", err)
-	}
-	os.Exit(exitCode(err))
+	os.Exit(runMain(watchSignals(context.Background()), os.Args[1:]))
 }
 
-// exitCode is 2 for what the caller did wrong, 130 after Ctrl-C and 1 for everything else that failed.
+// runMain runs a command line, says what went wrong and returns the exit code.
+func runMain(ctx context.Context, args []string) int {
+	cmd := root()
+	cmd.SetArgs(longShorthand(args))
+	err := cmd.ExecuteContext(ctx)
+	if err == nil {
+		err = stdout.err
+	}
+	if err == nil {
+		return 0
+	}
+	var why *stopped
+	if errors.As(context.Cause(ctx), &why) {
+		if err != error(why) && !errors.Is(err, context.Canceled) { // it says more than that
+			fmt.Fprintln(os.Stderr, "error:", err)
+		}
+		return why.code()
+	}
+	code := exitCode(err)
+	if code != pipeCode {
+		fmt.Fprintln(os.Stderr, "error:", err)
+	}
+	return code
+}
+
+// pipeCode is the exit code of a program that a closed pipe ends.
+const pipeCode = 128 + int(syscall.SIGPIPE)
+
+// exitCode is 2 for what the caller did wrong, 141 when nobody reads the output any more and 1 for everything else that failed.
 func exitCode(err error) int {
 	var usage *usageError
 	var name *hub.NameError
 	switch {
-	case errors.Is(err, errInterrupted):
-		return 130
+	case stdout.err != nil && errors.Is(stdout.err, syscall.EPIPE):
+		return pipeCode
 	case errors.As(err, &usage), errors.As(err, &name):
 		return 2
 	}
 	return 1
 }
-
-// errInterrupted ends a command that Ctrl-C stopped and that has said all it has to say.
-var errInterrupted = errors.New("interrupted")
 
 // usageError marks an error of the caller's: an unknown option, a value out of range, something that cannot be done here.
 type usageError struct{ error }
@@ -69,6 +83,7 @@ func root() *cobra.Command {
 		},
 	}
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return flagError(err) })
+	cmd.SetOut(stdout)
 	cmd.AddCommand(runCommand(), benchCommand(), perplexityCommand(), debugCommand())
 	cmd.AddCommand(quantizeCommand(), imatrixCommand())
 	cmd.AddCommand(hubCommands()...)

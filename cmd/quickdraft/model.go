@@ -2,7 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
@@ -93,9 +97,24 @@ func (f *modelFlags) resolve(ctx context.Context) (string, error) {
 		f.name = defaultModel
 	}
 	if info, err := os.Stat(f.name); err == nil && (info.IsDir() || info.Mode().IsRegular()) {
-		return f.name, nil
+		return f.name, checkFolder(f.name, info)
 	}
 	return pull(ctx, f.name)
+}
+
+// checkFolder finds folders that are no model's.
+func checkFolder(path string, info fs.FileInfo) error {
+	if !info.IsDir() {
+		return nil
+	}
+	if _, err := os.Stat(filepath.Join(path, "config.json")); !errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	hint := ""
+	if files, _ := filepath.Glob(filepath.Join(path, "*.gguf")); len(files) > 0 {
+		hint = ", such as " + files[0]
+	}
+	return &usageError{fmt.Errorf("model folder %q: holds no config.json, want the folder of a safetensors checkpoint or the name of a GGUF file%s", path, hint)}
 }
 
 // loaded is a model ready to answer.
@@ -160,7 +179,7 @@ func (f *modelFlags) openEngine(ctx context.Context, path string, t *text.Text) 
 	o := f.engineOptions()
 	bar := newBar("loading", os.Stderr)
 	defer bar.Finish()
-	o.Progress, o.Note = bar.Set, bar.Note
+	o.Progress, o.Note, o.Stop = bar.Set, bar.Note, stopOf(ctx)
 	if t != nil {
 		var err error
 		if o.Spec, err = f.spec.options(ctx, path, t, draftOptions(o)); err != nil {
@@ -168,7 +187,25 @@ func (f *modelFlags) openEngine(ctx context.Context, path string, t *text.Text) 
 		}
 	}
 	debug.FreeOSMemory() // reading a vocabulary of 262,144 tokens leaves 40 MB of garbage
-	return engine.Open(path, o)
+	e, err := engine.Open(path, o)
+	var long *engine.ContextError
+	if errors.As(err, &long) {
+		return nil, checkContext(long.Asked, long.Trained)
+	}
+	return e, err
+}
+
+// stopOf ends a loading when ctx ends.
+func stopOf(ctx context.Context) func() error {
+	return func() error { return context.Cause(ctx) }
+}
+
+// checkContext judges -c by what a model was made for.
+func checkContext(asked, trained int) error {
+	if asked > trained {
+		return &usageError{fmt.Errorf("-c %d: want at most %d, what the model was made for", asked, trained)}
+	}
+	return nil
 }
 
 // params returns the sampling parameters with the seed settled.

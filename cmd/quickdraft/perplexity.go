@@ -53,9 +53,12 @@ func (f *textFlags) openText(ctx context.Context) (*opened, error) {
 		return nil, &usageError{errors.New("-f: want the file of a text")}
 	}
 	o := f.engineOptions()
-	data, err := os.ReadFile(f.file)
+	data, err := readFile("-f", f.file)
 	if err != nil {
 		return nil, err
+	}
+	if len(data) == 0 {
+		return nil, fmt.Errorf("-f %q: is empty, want a text of at least %d tokens, one window (-c)", f.file, f.context)
 	}
 	path, err := f.resolve(ctx)
 	if err != nil {
@@ -65,19 +68,26 @@ func (f *textFlags) openText(ctx context.Context) (*opened, error) {
 	if err != nil {
 		return nil, err
 	}
+	ids := t.Tokenizer.Encode(string(data), tokenizer.EncodeOptions{AddSpecial: true})
+	if len(ids) < f.context {
+		return nil, fmt.Errorf("-f %q: the text has %d tokens, want at least %d, one window (-c)", f.file, len(ids), f.context)
+	}
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
 	bar := newBar("loading", os.Stderr)
 	pool := tensor.NewPool(o.Threads)
-	m, err := model.Load(path, model.Options{Pool: pool, F32: o.F32, Progress: bar.Set, TilesDir: o.TilesDir, Note: bar.Note})
+	m, err := model.Load(path, model.Options{Pool: pool, F32: o.F32, Progress: bar.Set, TilesDir: o.TilesDir, Note: bar.Note, Stop: stopOf(ctx)})
 	bar.Finish()
 	if err == nil {
 		c := m.Config()
-		err = c.CheckTokens(t.Tokenizer.VocabSize())
+		err = errors.Join(c.CheckTokens(t.Tokenizer.VocabSize()), checkContext(f.context, c.ContextLen))
 	}
 	if err != nil {
 		pool.Close()
 		return nil, err
 	}
-	return &opened{Model: m, path: path, pool: pool, ids: t.Tokenizer.Encode(string(data), tokenizer.EncodeOptions{AddSpecial: true}), opts: f.evalOptions(t)}, nil
+	return &opened{Model: m, path: path, pool: pool, ids: ids, opts: f.evalOptions(t)}, nil
 }
 
 // evalOptions are the windows, with a begin-of-text token in each where the tokenizer puts one in front of texts.
@@ -127,7 +137,7 @@ func perplexityCommand() *cobra.Command {
 			if asJSON {
 				return printJSON(perplexityResult{m.path, f.file, f.weights, f.cacheK, f.cacheV, p})
 			}
-			_, err = fmt.Println(p)
+			_, err = fmt.Fprintln(stdout, p)
 			return err
 		},
 	}

@@ -46,24 +46,30 @@ func (f *quantizeFlags) run(ctx context.Context, in, out, name string) error {
 	o := quantize.Options{Threads: f.threads, Note: bar.Note, Progress: bar.Set}
 	if f.importance != "" {
 		if o.Importance, err = eval.ReadImportance(f.importance); err != nil {
-			return err
+			return cannotRead("--imatrix", f.importance, err)
 		}
+	}
+	if err := checkOutput("OUT", out); err != nil { // before a model is pulled
+		return err
 	}
 	m := modelFlags{name: in}
 	if in, err = m.resolve(ctx); err != nil {
 		return err
 	}
+	if err := checkOutput("OUT", out, in, f.importance); err != nil {
+		return err
+	}
 	defer bar.Finish()
-	res, err := quantize.File(in, out, target, o)
+	res, err := quantize.File(ctx, in, out, target, o)
 	if err != nil {
 		return err
 	}
 	bar.Finish()
-	fmt.Printf("%s: %s, %d tensors, %d converted", out, target.Name, res.Tensors, res.Converted)
+	fmt.Fprintf(stdout, "%s: %s, %d tensors, %d converted", out, target.Name, res.Tensors, res.Converted)
 	if o.Importance != nil {
-		fmt.Printf(" (%d by importances)", res.Weighted)
+		fmt.Fprintf(stdout, " (%d by importances)", res.Weighted)
 	}
-	fmt.Printf(", %.1f MB to %.1f MB\n", float64(res.InBytes)/1e6, float64(res.OutBytes)/1e6)
+	fmt.Fprintf(stdout, ", %.1f MB to %.1f MB\n", float64(res.InBytes)/1e6, float64(res.OutBytes)/1e6)
 	return nil
 }
 
@@ -78,11 +84,17 @@ func imatrixCommand() *cobra.Command {
 			if out == "" {
 				return &usageError{errors.New("-o: want the file to write")}
 			}
+			if err := checkOutput("-o", out, f.file); err != nil {
+				return err
+			}
 			m, err := f.openText(cmd.Context())
 			if err != nil {
 				return err
 			}
 			defer m.close()
+			if err := checkOutput("-o", out, m.path); err != nil {
+				return err
+			}
 			im, p, err := eval.Collect(cmd.Context(), m.Model, m.ids, f.file, m.opts)
 			if err != nil {
 				return err
@@ -90,7 +102,7 @@ func imatrixCommand() *cobra.Command {
 			if err := im.WriteFile(out); err != nil {
 				return err
 			}
-			_, err = fmt.Printf("%s: importances of %d tensors; %v\n", out, len(im.Names()), p)
+			_, err = fmt.Fprintf(stdout, "%s: importances of %d tensors; %v\n", out, len(im.Names()), p)
 			return err
 		},
 	}

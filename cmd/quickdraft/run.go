@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"regexp"
 	"slices"
@@ -107,7 +106,7 @@ func (f *runFlags) run(ctx context.Context) error {
 		if term.IsTerminal(int(os.Stdin.Fd())) {
 			return f.chat(ctx)
 		}
-		data, err := io.ReadAll(os.Stdin)
+		data, err := readStdin(ctx)
 		if err != nil {
 			return err
 		}
@@ -158,29 +157,29 @@ func (f *runFlags) answer(parent context.Context, m *loaded, ids []int32) error 
 		if f.asJSON || s == "" {
 			return
 		}
-		if _, err := fmt.Print(s); err != nil {
+		if _, err := fmt.Fprint(stdout, s); err != nil {
 			cancel(err)
 		}
 	}
 	res, err := f.generate(ctx, m, ids, show)
-	interrupted := errors.Is(err, context.Canceled) || err != nil && parent.Err() != nil
-	if err != nil && !interrupted {
+	if stdout.err != nil {
+		return stdout.err
+	}
+	if err != nil && parent.Err() == nil {
 		return err
 	}
 	if !f.asJSON {
-		fmt.Println()
+		fmt.Fprintln(stdout)
 		fmt.Fprintln(os.Stderr, res.figures)
-		if interrupted {
-			return errInterrupted
-		}
-		return nil
-	}
-	return printJSON(struct {
+	} else if err := printJSON(struct {
 		Model  string `json:"model"`
 		Text   string `json:"text"`
 		Finish string `json:"finish_reason"`
 		figures
-	}{f.name, out.String(), string(res.finish), res.figures})
+	}{f.name, out.String(), string(res.finish), res.figures}); err != nil {
+		return err
+	}
+	return context.Cause(parent)
 }
 
 // result is what one generation left.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -235,7 +234,7 @@ func (s *specFlags) open(m *model.Model, target string, t *text.Text, draft, big
 	base.Pool = m.Pool()
 	var err error
 	if s.corpus != "" {
-		data, err := os.ReadFile(s.corpus)
+		data, err := readFile("--spec-corpus", s.corpus)
 		if err != nil {
 			return nil, err
 		}
@@ -347,5 +346,5 @@ func sizeAgainstCache(n int64) string {
 
 // draftOptions are the options with which draft models are loaded.
 func draftOptions(o engine.Options) model.Options {
-	return model.Options{F32: o.F32, TilesDir: o.TilesDir, Note: o.Note}
+	return model.Options{F32: o.F32, TilesDir: o.TilesDir, Note: o.Note, Stop: o.Stop}
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"io"
 	"os"
 	"time"
 
@@ -14,7 +13,7 @@ import (
 
 // render renders the conversation of --messages with the model's template or the one that replaces it.
 func (o *templateFlags) render(ctx context.Context, f *modelFlags) (string, error) {
-	data, err := readInput(o.messages)
+	data, err := readInput(ctx, o.messages)
 	if err != nil {
 		return "", err
 	}
@@ -41,7 +40,7 @@ func (o *templateFlags) render(ctx context.Context, f *modelFlags) (string, erro
 func (o *templateFlags) compile(ctx context.Context, f *modelFlags, in *chat.Input) (*chat.Template, error) {
 	in.BOS, in.EOS = o.bos, o.eos
 	if o.template != "" {
-		src, err := os.ReadFile(o.template)
+		src, err := readFile("--template", o.template)
 		if err != nil {
 			return nil, err
 		}
@@ -67,21 +66,21 @@ func (o *templateFlags) compile(ctx context.Context, f *modelFlags, in *chat.Inp
 	return t.Template, nil
 }
 
-func readInput(path string) ([]byte, error) {
+func readInput(ctx context.Context, path string) ([]byte, error) {
 	if path == "-" {
-		return io.ReadAll(os.Stdin)
+		return readStdin(ctx)
 	}
-	return os.ReadFile(path)
+	return readFile("--messages", path)
 }
 
 // openModel loads a model without an engine around it.
-func (f *modelFlags) openModel(path string) (*model.Model, error) {
+func (f *modelFlags) openModel(ctx context.Context, path string) (*model.Model, error) {
 	o := f.engineOptions()
 	bar := newBar("loading", os.Stderr)
 	defer bar.Finish()
 	pool := tensor.NewPool(o.Threads)
 	m, err := model.Load(path, model.Options{
-		F32: o.F32, Pool: pool, Progress: bar.Set, TilesDir: o.TilesDir, Note: bar.Note,
+		F32: o.F32, Pool: pool, Progress: bar.Set, TilesDir: o.TilesDir, Note: bar.Note, Stop: stopOf(ctx),
 	})
 	if err != nil {
 		pool.Close()

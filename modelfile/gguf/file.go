@@ -22,6 +22,7 @@ import (
 // goroutines at once. Nothing of it may be used after Close.
 type File struct {
 	path    string
+	further []string // paths of the other parts of a split model
 	version uint32
 	keys    []string
 	meta    map[string]Value
@@ -61,6 +62,9 @@ func (t *Tensor) Rows() int {
 
 // Path returns the path that was opened.
 func (f *File) Path() string { return f.path }
+
+// Paths returns the files that the model is read from: more than one where it is split.
+func (f *File) Paths() []string { return append([]string{f.path}, f.further...) }
 
 // Version returns the format version, 2 or 3.
 func (f *File) Version() int { return int(f.version) }

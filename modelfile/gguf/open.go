@@ -109,6 +109,7 @@ func (f *File) joinPart(path string, i, count int, maps *mappings) error {
 		return fmt.Errorf("%s: part %d of %d: %w", f.path, i+1, count, err)
 	}
 	maps.files = append(maps.files, m)
+	f.further = append(f.further, path)
 	g, err := parsePart(path, m.Data)
 	if err != nil {
 		return err

@@ -2,6 +2,7 @@ package gguf
 
 import (
 	"bufio"
+	"context"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -112,16 +113,33 @@ func (w *Writer) fail(err error) {
 
 // WriteFile writes the file under a temporary name beside path and renames it when it is complete and on disk.
 // The error names path.
-func (w *Writer) WriteFile(path string) error {
+func (w *Writer) WriteFile(path string) error { return w.WriteFileContext(context.Background(), path) }
+
+// WriteFileContext is WriteFile that leaves no file when ctx ends before all is written.
+func (w *Writer) WriteFileContext(ctx context.Context, path string) error {
 	f, err := disk.Create(path)
 	if err != nil {
 		return err
 	}
 	defer f.Abort()
-	if _, err := w.WriteTo(f); err != nil {
+	if _, err := w.WriteTo(endable{ctx, f}); err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	return f.Commit()
+}
+
+// endable is a writer that fails once ctx has ended.
+type endable struct {
+	ctx context.Context
+	io.Writer
+}
+
+// Write writes b unless ctx has ended.
+func (e endable) Write(b []byte) (int, error) {
+	if e.ctx.Err() != nil {
+		return 0, context.Cause(e.ctx)
+	}
+	return e.Writer.Write(b)
 }
 
 // WriteTo writes the file and returns the bytes written.

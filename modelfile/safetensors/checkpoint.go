@@ -50,7 +50,9 @@ func OpenDir(dir string) (*Checkpoint, error) {
 }
 
 func (c *Checkpoint) open() (err error) {
-	if c.config, err = readJSON(filepath.Join(c.dir, configName)); err != nil {
+	if c.config, err = readJSON(filepath.Join(c.dir, configName)); errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%s: holds no %s, want the folder of a checkpoint: %w", c.dir, configName, fs.ErrNotExist)
+	} else if err != nil {
 		return err
 	}
 	c.generation, err = readJSON(filepath.Join(c.dir, generationName))

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"quickdraft/internal/disk"
+)
+
+// asProgram makes the test binary the program itself, or a part of it that a test looks at.
+const asProgram = "QUICKDRAFT_TEST_PROGRAM"
+
+func TestMain(m *testing.M) {
+	switch os.Getenv(asProgram) {
+	case "":
+		os.Exit(m.Run())
+	case "stuck": // a command that does not stop
+		watchSignals(context.Background())
+		if _, err := disk.Create(os.Args[1]); err != nil {
+			panic(err)
+		}
+		os.Stdout.WriteString("ready\n")
+		time.Sleep(time.Minute)
+	default:
+		main()
+	}
+}
+
+// program is the program with arguments, in a process of its own.
+func program(t *testing.T, args ...string) *exec.Cmd {
+	t.Helper()
+	exe, err := os.Executable()
+	require.NoError(t, err)
+	cmd := exec.Command(exe, args...)
+	cmd.Env = append(os.Environ(), asProgram+"=main")
+	return cmd
+}
+
+// exited waits for a process and returns its exit code.
+func exited(t *testing.T, cmd *exec.Cmd) int {
+	t.Helper()
+	err := cmd.Wait()
+	var exit *exec.ExitError
+	if err != nil {
+		require.True(t, errors.As(err, &exit), "%v", err)
+	}
+	return cmd.ProcessState.ExitCode()
+}
+
+// ran runs a process to its end.
+func ran(t *testing.T, cmd *exec.Cmd) (code int, stderr string) {
+	t.Helper()
+	var text bytes.Buffer
+	if cmd.Stderr == nil {
+		cmd.Stderr = &text
+	}
+	require.NoError(t, cmd.Start())
+	code = exited(t, cmd)
+	return code, text.String()
+}

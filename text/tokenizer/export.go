@@ -64,15 +64,25 @@ func export(t *Tokenizer, data []byte, rows int) ([]Key, error) {
 	if n := t.VocabSize(); rows > 0 && n > rows {
 		return nil, fmt.Errorf("%d tokens: the embedding has only %d rows", n, rows)
 	}
-	if err := e.vocabulary(t, max(rows, t.VocabSize())); err != nil {
+	rows = max(rows, t.VocabSize())
+	if e.file.Model.Type == "Unigram" {
+		err := e.unigram(t, data, rows)
+		return e.keys, err
+	}
+	if err := e.vocabulary(t, rows); err != nil {
 		return nil, err
 	}
+	e.ends(t)
+	return e.keys, e.try(t)
+}
+
+// ends says what goes around a text.
+func (e *exporter) ends(t *Tokenizer) {
 	e.set("add_bos_token", t.AddsBOS())
 	e.set("add_eos_token", len(t.suffix) > 0)
 	if t.bos >= 0 {
 		e.set("bos_token_id", uint32(t.bos))
 	}
-	return e.keys, e.try(t)
 }
 
 type exporter struct {
@@ -152,11 +162,7 @@ func (e *exporter) tokens(t *Tokenizer, rows int, spm bool) (tokens []string, ty
 
 // pre is the name that GGUF gives to the pre-tokenizer, "default" for byte fallback without one.
 func (e *exporter) pre() (string, error) {
-	m := &e.file.Model
-	if m.Type == "Unigram" {
-		return "", errors.New("model.type is \"Unigram\": only BPE can be written as GGUF here")
-	}
-	if m.ByteFallback {
+	if e.file.Model.ByteFallback {
 		return "default", nil
 	}
 	steps := e.file.PreTokenizer.flatten()
@@ -219,7 +225,7 @@ var probes = []string{
 	"", "Hello, world!", "  two  spaces and a tab\tthen\n\n\nlines \r\n  ", "1 22 333 4444 55555.67", "don't WE'LL they'Re I'm",
 	"camelCaseWords HTTPServer mixedUPPER", "naïve café Ünïcode Ã ſ", "e\u0301 cafe\u0301", "漢字かな交じり文、テスト", "Привет мир", "مرحبا بالعالم",
 	"🙂👩‍👩‍👧 ∑∞≠", "func f(x int) { return x*2 }\n\t// done", "a\u00a0b\u200bc", "x=1;y=2;;;...!!!???", " leading and trailing ", "\x00\x01\x7f",
-	"<b>bold</b> http://example.org/?q=1&r=%20", "^_^ ~~~ ``` \"quotes\" 'single'", strings.Repeat(" ", 17) + strings.Repeat("=", 40),
+	"</s>a</s> <unk> b <extra_id_0>c <pad>", "<b>bold</b> http://example.org/?q=1&r=%20", "^_^ ~~~ ``` \"quotes\" 'single'", strings.Repeat(" ", 17) + strings.Repeat("=", 40),
 }
 
 // try compares the ids that the keys give with those of the tokenizer that they were made from.
@@ -228,11 +234,18 @@ func (e *exporter) try(t *Tokenizer) error {
 	if err != nil {
 		return err
 	}
+	options := []EncodeOptions{{}, {AddSpecial: true}}
+	if e.file.Model.Type == "Unigram" { // else what surrounds special tokens depends on the architecture, which these keys lack
+		options = append(options, EncodeOptions{ParseSpecial: true})
+	}
 	for _, text := range probes {
-		for _, o := range []EncodeOptions{{}, {AddSpecial: true}} {
+		for _, o := range options {
 			a, b := t.Encode(text, o), got.Encode(text, o)
 			if !slices.Equal(a, b) {
 				return fmt.Errorf("a tokenizer that GGUF cannot express: %q is %v, and would be %v there", text, a, b)
+			}
+			if a, b := t.Decode(a, false), got.Decode(a, false); a != b {
+				return fmt.Errorf("a tokenizer that GGUF cannot express: %q comes back as %q, and would as %q there", text, a, b)
 			}
 		}
 	}

@@ -64,7 +64,11 @@ func (g *ggufReader) build() (*Tokenizer, error) {
 	case "llama":
 		err = g.sentencePiece(t)
 	case "t5":
-		err = g.unigram(t)
+		if data, ok := g.text(hfKey); ok {
+			err = g.fromHF(t, data)
+		} else {
+			err = g.unigram(t)
+		}
 	default:
 		err = g.f.KeyError("tokenizer.ggml.model", "is not supported, want gpt2, llama or t5")
 	}

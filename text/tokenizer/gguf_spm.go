@@ -7,8 +7,6 @@ import (
 	"strings"
 	"sync"
 	"unicode/utf8"
-
-	"quickdraft/modelfile/gguf"
 )
 
 // sentencePiece builds BPE from scores: a pair may merge if its join is a piece, the piece with the best score first.
@@ -150,19 +148,8 @@ func (g *ggufReader) unigram(t *Tokenizer) error {
 		return err
 	}
 	sp := &sentencePiece{squeeze: g.flag("tokenizer.ggml.remove_extra_whitespaces", true), prefix: g.flag("tokenizer.ggml.add_space_prefix", true)}
-	const charsKey = "tokenizer.ggml.precompiled_charsmap"
-	if v, ok := g.f.Value(charsKey); ok && (v.Kind() != gguf.KindArray || v.Len() > 0) {
-		ints := g.f.Ints(charsKey)
-		if v.Kind() != gguf.KindArray || v.Elem() != gguf.KindUint8 && v.Elem() != gguf.KindInt8 {
-			return g.f.KeyError(charsKey, "is of kind %s, want an array of bytes", v.Kind())
-		}
-		data := make([]byte, len(ints))
-		for i, x := range ints {
-			data[i] = byte(x)
-		}
-		if sp.chars, err = newCharsmap(data); err != nil {
-			return err
-		}
+	if sp.chars, err = g.charsmap(); err != nil {
+		return err
 	}
 	t.norm = append(t.norm, sp.normalize)
 	t.dec = decoder{replace: [][2]string{{spaceMark, " "}}}
@@ -178,6 +165,10 @@ func (g *ggufReader) unigram(t *Tokenizer) error {
 		return err
 	}
 	u.single = true
+	if slices.Contains(g.types, ggufByte) {
+		u.bytes = newBPE(&t.vocab, 0, false)
+		t.dec.byteFallback = true
+	}
 	t.model = u
 	return nil
 }

@@ -48,9 +48,6 @@ func NewExport(c *safetensors.Checkpoint) (*Export, error) {
 	if err != nil {
 		return nil, err
 	}
-	if key == "t5" {
-		return nil, fmt.Errorf("%s: model_type = \"t5\": an encoder with a decoder cannot be written as GGUF here", f.file)
-	}
 	cfg, err := readConfig(key, arch, f)
 	if err != nil {
 		return nil, err
@@ -60,7 +57,11 @@ func NewExport(c *safetensors.Checkpoint) (*Export, error) {
 		cfg.Vocab = embed.rows
 	}
 	x := &exporter{arch: arch, cfg: cfg, src: src, used: map[string]bool{}}
-	if err := x.tensors(); err != nil {
+	list := x.tensors
+	if key == "t5" {
+		list = x.t5Tensors
+	}
+	if err := list(); err != nil {
 		return nil, err
 	}
 	x.metadata(key)
@@ -140,12 +141,16 @@ next:
 }
 
 // add adds a tensor and its bias, where the folder has them and under one of its names only.
-func (x *exporter) add(stem string) {
-	for _, name := range []string{stem + ".weight", stem + ".bias"} {
-		t, ok := x.src.find(name)
+func (x *exporter) add(stem string) { x.addAs(stem, stem) }
+
+// addAs is add for a tensor that GGUF calls otherwise than the architecture's names do.
+func (x *exporter) addAs(as, stem string) {
+	for _, suffix := range []string{".weight", ".bias"} {
+		t, ok := x.src.find(stem + suffix)
 		if !ok || x.used[t.name] {
 			continue
 		}
+		name := as + suffix
 		x.used[t.name] = true
 		if t.rows == 1 {
 			x.addVector(name, []string{t.name}, x.vector(name, t))
@@ -349,6 +354,12 @@ func (x *exporter) ownKeys(arch string) {
 		set("embedding_scale", c.EmbedScale)
 		set("residual_scale", c.ResidualScale)
 		set("logit_scale", 1/c.LogitScale)
+	case "t5":
+		x.t5Keys(arch)
+	case "smollm3":
+		if layers, usual := c.ropeLayers(); !usual {
+			set("rope.layers", layers)
+		}
 	case "qwen2moe", "qwen3moe":
 		set("expert_weights_norm", c.NormTopK)
 	}
@@ -359,6 +370,16 @@ func (x *exporter) ownKeys(arch string) {
 		}
 		set("attention.sliding_window_pattern", sliding)
 	}
+}
+
+// ropeLayers has a 1 for each layer with a rope; usual says that every fourth has none.
+func (c *Config) ropeLayers() (layers []int32, usual bool) {
+	usual = true
+	for i, none := range c.NoRope {
+		usual = usual && none == ((i+1)%4 == 0)
+		layers = append(layers, map[bool]int32{false: 1}[none])
+	}
+	return layers, usual
 }
 
 // llama3Divisors is what GGUF files have instead of the parameters of Llama 3's rope; nil for other kinds.
@@ -416,6 +437,7 @@ func (x *exporter) check(key string) error {
 // keepComparable drops or rounds what the two kinds of files say differently and mean alike.
 func (c *Config) keepComparable() {
 	c.Vocab, c.Name, c.TiedOutput, c.AttnBias, c.MLPBias, c.DenseLayers = 0, "", false, false, false, nil // tensors tell
+	c.Gated, c.ScaledLogits = false, false                                                                // these too
 	c.EOS = c.EOS[:min(len(c.EOS), 3)]
 	c.AttnScale, c.LogitScale = roundTo(c.AttnScale), roundTo(c.LogitScale)
 	for _, r := range []*Rope{&c.Rope, &c.LocalRope} {

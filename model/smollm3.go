@@ -40,16 +40,17 @@ type smollm3Layer struct {
 	down     *tensor.Mat // (dim, ff)
 }
 
-// configureSmolLM3 reads which layers have no rope: those with a 0 in no_rope_layers, or else every fourth.
+// configureSmolLM3 reads which layers have no rope: those with a 0 in no_rope_layers, or else every fourth. GGUF files know only the
+// latter; rope.layers is a key of this project for models that do otherwise.
 func configureSmolLM3(f *fields, c *Config) {
 	configureQwen2(f, c)
 	if f.flag("", "attention_bias", false) || f.flag("", "mlp_bias", false) {
 		f.fail("%s: SmolLM3 with attention_bias or mlp_bias is not supported", f.file)
 	}
 	c.TiedOutput = f.flag("", "tie_word_embeddings", true)
-	list := f.integers("", "no_rope_layers", 0, 1)
+	list := f.integers("rope.layers", "no_rope_layers", 0, 1)
 	if list != nil && len(list) != c.Layers {
-		f.fail("%s = %v: want one entry for each of the %d layers", f.label("", "no_rope_layers"), list, c.Layers)
+		f.fail("%s = %v: want one entry for each of the %d layers", f.label("rope.layers", "no_rope_layers"), list, c.Layers)
 		return
 	}
 	every := f.integer("", "no_rope_layer_interval", 4, 1, maxLayers)

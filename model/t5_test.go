@@ -38,6 +38,9 @@ func TestGoldenT5Files(t *testing.T) {
 		dir := filepath.Join(root, name)
 		checkT5(t, loadModel(t, dir, Options{F32: true, MaxBatch: 18}), dir)
 		checkT5(t, loadModel(t, convertT5(t, dir), Options{F32: true, MaxBatch: 64}), dir)
+		path, err := export(t, dir)
+		require.NoError(t, err)
+		checkT5(t, loadModel(t, path, Options{F32: true, MaxBatch: 64}), dir)
 	}
 }
 

@@ -191,7 +191,8 @@ func (t Target) typeOf(m *matrix) gguf.Type {
 // parse splits a tensor's name into layer and part.
 func (m *matrix) parse(name string) {
 	m.part, m.layer = strings.TrimSuffix(name, ".weight"), -1
-	rest, ok := strings.CutPrefix(m.part, "blk.")
+	half := strings.TrimPrefix(strings.TrimPrefix(m.part, "enc."), "dec.") // of an encoder-decoder
+	rest, ok := strings.CutPrefix(half, "blk.")
 	if !ok {
 		return
 	}

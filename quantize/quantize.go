@@ -43,11 +43,12 @@ var smaller = map[gguf.Type]gguf.Type{
 	gguf.TypeQ6_K: gguf.TypeQ8_0, gguf.TypeIQ4_XS: gguf.TypeIQ4_NL,
 }
 
-// routers choose experts. They are small, and a token that goes to another expert is a large error.
-var routers = []string{"ffn_gate_inp.weight", "ffn_gate_inp_shexp.weight"}
+// exact are small matrices: routers, where a token that goes to another expert is a large error, and T5's position biases,
+// which add to all scores of a head.
+var exact = []string{"ffn_gate_inp.weight", "ffn_gate_inp_shexp.weight", "attn_rel_b.weight"}
 
 // Type is the type that a tensor takes when a file is quantized to want, and whether its columns do not fill want's
-// blocks. Vectors, routers and what is not a weight stay as exact as float32.
+// blocks. Vectors, routers, position biases and what is not a weight stay as exact as float32.
 func Type(name string, dims []int, want gguf.Type) (t gguf.Type, fellBack bool) {
 	rows := 1
 	for _, d := range dims[1:] {
@@ -56,7 +57,7 @@ func Type(name string, dims []int, want gguf.Type) (t gguf.Type, fellBack bool) 
 	if rows == 1 || !strings.HasSuffix(name, ".weight") {
 		return gguf.TypeF32, false
 	}
-	for _, r := range routers {
+	for _, r := range exact {
 		if strings.HasSuffix(name, r) {
 			return gguf.TypeF32, false
 		}

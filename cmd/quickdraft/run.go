@@ -18,6 +18,7 @@ import (
 	"quickdraft/hub"
 	"quickdraft/sample"
 	"quickdraft/text"
+	"quickdraft/text/tokenizer"
 )
 
 // runFlags are the options of quickdraft run.
@@ -140,8 +141,11 @@ func (m *loaded) encode(ctx context.Context, messages []text.Message, raw bool) 
 	if least := m.text.Tokenizer.LeastTokens(size); least > m.ContextLen() {
 		return nil, fmt.Errorf("prompt: %d bytes are at least %d tokens and do not fit a context of %d (-c)", size, least, m.ContextLen())
 	}
+	last := messages[len(messages)-1].Content
+	if m.Model().Config().EncoderLayers > 0 { // an encoder reads a text that ends, as T5's does with </s>
+		return m.text.Tokenizer.Encode(last, tokenizer.EncodeOptions{AddSpecial: true, ParseSpecial: true}), nil
+	}
 	if raw || m.text.Template == nil {
-		last := messages[len(messages)-1].Content
 		return m.text.Tokenizer.EncodePrompt(last), nil
 	}
 	return m.text.Prompt(ctx, messages)

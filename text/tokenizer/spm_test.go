@@ -191,7 +191,10 @@ func TestSPMFolder(t *testing.T) {
 
 	m = tinySPM()
 	m.kind, m.squeeze = spmUnigram, true
-	tok, err = FromDir(spmDir(t, "spiece.model", m.encode(), nil))
+	dir = spmDir(t, "spiece.model", m.encode(), nil)
+	_, err = ExportDir(dir, 0)
+	require.NoError(t, err)
+	tok, err = FromDir(dir)
 	require.NoError(t, err)
 	require.Equal(t, []string{"▁hello", "▁", "<0xC3>", "<0xA9>", "</s>"}, pieces(tok, tok.Encode("hello é", EncodeOptions{AddSpecial: true})))
 	require.Equal(t, "hello é", tok.Decode(tok.Encode("hello é", EncodeOptions{}), false))

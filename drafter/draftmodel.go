@@ -19,6 +19,7 @@ type ModelOptions struct {
 	KVTokens int          // positions that all requests may have together; 0: Context
 	// Shortlist is how many tokens, the first ones, have logits besides those of the requests' own texts; 0: all have.
 	Shortlist int
+	ListRoom  int // tokens of the requests' texts that a shortlist has room for; 0: 8192
 
 	Translation *Translation // for a model of another vocabulary
 }
@@ -41,10 +42,13 @@ func (o *ModelOptions) check(name string) error {
 	if o.KVTokens == 0 {
 		o.KVTokens = o.Context
 	}
-	if o.Shortlist < 0 {
-		return fmt.Errorf("%s: shortlist of %d tokens, want 0 or more", name, o.Shortlist)
+	if o.Shortlist < 0 || o.ListRoom < 0 {
+		return fmt.Errorf("%s: shortlist of %d tokens and room for %d, want 0 or more", name, o.Shortlist, o.ListRoom)
 	}
-	if o.Shortlist+shortlistRoom >= c.Vocab || o.Translation != nil {
+	if o.ListRoom == 0 {
+		o.ListRoom = shortlistRoom
+	}
+	if o.Shortlist+o.ListRoom >= c.Vocab || o.Translation != nil {
 		o.Shortlist = 0
 	}
 	if o.KVTokens < 1 {
@@ -80,7 +84,7 @@ func NewModel(o ModelOptions) (*Model, error) {
 	}
 	d := &Model{runner: r, o: o, cache: cache, rows: rows{tokens: o.Tokens, tr: o.Translation}}
 	if o.Shortlist > 0 {
-		if d.runner.short, err = o.Model.NewShortlist(o.Shortlist, shortlistRoom); err != nil {
+		if d.runner.short, err = o.Model.NewShortlist(o.Shortlist, o.ListRoom); err != nil {
 			cache.Close()
 			return nil, err
 		}
@@ -234,7 +238,7 @@ func (c *chain) guess(row []float32) (id int32, ok bool, err error) {
 	if best < r.Budget.MinP {
 		return 0, false, nil
 	}
-	purpose := sample.PurposeDraft
+	purpose := sample.PurposeDraft + sample.Purpose(r.Part)*sample.PurposeStride
 	if r.Coupled {
 		purpose = sample.PurposeSample
 	}

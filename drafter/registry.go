@@ -18,6 +18,7 @@ type Config struct {
 	Context     int          // positions a request may have in a draft model; 0: the model's own
 	KVTokens    int          // positions of all requests together; 0: Context
 	Shortlist   int          // draft: tokens that have logits besides those of the requests' texts; 0: all
+	ListRoom    int          // draft: tokens of the requests' texts that a shortlist has room for; 0: 8192
 	Guesses     int          // ngram: guesses a round; 0: 4
 	Corpus      []int32      // suffix: ids of a text to guess from besides the request's own
 	Skip        string       // layerskip: decoder layers to leave out, "8-15,20"; "": see NewLayerSkip
@@ -36,7 +37,7 @@ func (c *Config) vocab() (rows, tokens int) {
 // modelOptions are those of a drafter that runs m.
 func (c *Config) modelOptions(m *model.Model) ModelOptions {
 	rows, tokens := c.vocab()
-	return ModelOptions{Model: m, Vocab: rows, Tokens: tokens, Context: c.Context, KVTokens: c.KVTokens, Shortlist: c.Shortlist}
+	return ModelOptions{Model: m, Vocab: rows, Tokens: tokens, Context: c.Context, KVTokens: c.KVTokens, Shortlist: c.Shortlist, ListRoom: c.ListRoom}
 }
 
 var methods = map[string]func(c *Config) (Drafter, error){}

@@ -7,7 +7,7 @@ import (
 	"quickdraft/sample"
 )
 
-// shortlistRoom is how many tokens of prompts and answers a shortlist holds besides its first ones.
+// shortlistRoom is how many tokens of prompts and answers a shortlist holds besides its first ones unless options say.
 const shortlistRoom = 8192
 
 // rows turns rows of a draft's logits into the target's numbering. A draft may have another vocabulary, padding that is not

@@ -126,7 +126,7 @@ func (d *Union) gather(rounds []Round, i int, asked bool) {
 		}
 		p.tree.Reset()
 		p.asked = true
-		r.Session, r.Tree, r.Steps = p.session, &p.tree, 0
+		r.Session, r.Tree, r.Steps, r.Part = p.session, &p.tree, 0, i
 		d.rounds, d.of = append(d.rounds, r), append(d.of, k)
 	}
 }

@@ -2,7 +2,9 @@ package engine
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -40,63 +42,124 @@ func TestAcceptanceIsPerRequest(t *testing.T) {
 	}
 }
 
-// FuzzSpeculation runs random requests with random drafters under random limits and stops: greedy answers equal plain
-// ones, nothing goes past a limit, and every block comes back.
+// FuzzSpeculation runs random requests and a beam search with random drafters, trees, matchers, limits and stops: answers
+// equal those without guesses, nothing goes past a limit, the caches are whole after every pass (see Options.SelfCheck), and
+// every block comes back.
 func FuzzSpeculation(f *testing.F) {
-	for seed := range uint64(12) {
+	for seed := range uint64(16) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, seed uint64) {
 		plain := openTiny(t, Options{Context: 96, KVTokens: 1024})
 		rng := rand.New(rand.NewPCG(seed, 77))
-		names := drafter.Names()
-		name := names[rng.IntN(len(names))]
-		if rng.IntN(3) == 0 {
-			name += "+" + names[rng.IntN(len(names))]
-		}
-		nMax := 1 + rng.IntN(20)
-		o := Options{
-			Context: 96, KVTokens: 96 + 16*rng.IntN(20), Threads: 1 + rng.IntN(2), Chunk: 1 + rng.IntN(40), MaxRunning: 1 + rng.IntN(5),
-			Spec: SpecOptions{NMax: nMax, NMin: rng.IntN(2), Fixed: rng.IntN(nMax + 1), PMin: float64(rng.IntN(2)) * rng.Float64()},
-		}
+		name, o := fuzzOptions(rng)
 		o.Spec.Open = withDrafter(t, name, func(c *drafter.Config) {
 			c.Seed, c.Context, c.KVTokens = seed, 1+rng.IntN(96), 16+rng.IntN(400)
+			c.Shortlist, c.ListRoom = rng.IntN(2)*rng.IntN(300), 16+rng.IntN(64)
+			if rng.IntN(2) == 0 {
+				c.Draft = load(t, c.Target, "llama-untied")
+			}
 		})
 		e := openTiny(t, o)
 		var tickets []*Ticket
-		var want [][]int32
-		var reasons []Finish
+		var makers []func() Request
 		for range 1 + rng.IntN(4) {
-			make := fuzzRequest(rng)
-			ids, why := answer(t, plain, make())
-			want, reasons = append(want, ids), append(reasons, why)
-			ticket, err := e.Submit(context.Background(), make())
+			makers = append(makers, fuzzRequest(rng))
+			ticket, err := e.Submit(context.Background(), makers[len(makers)-1]())
 			require.NoError(t, err)
 			tickets = append(tickets, ticket)
 		}
+		if rng.IntN(3) == 0 {
+			fuzzBeams(t, rng, plain, e)
+		}
 		for n, ticket := range tickets {
-			ids, why := drain(t, ticket)
-			require.Equal(t, want[n], ids, "%s, %+v", name, o)
-			require.Equal(t, reasons[n], why)
+			checkFuzzed(t, plain, makers[n], ticket, fmt.Sprintf("%s, %+v", name, o))
 		}
 		require.NoError(t, e.Close())
 		require.Equal(t, e.cache.Blocks(), e.cache.FreeBlocks())
 	})
 }
 
-// fuzzRequest returns a maker of equal requests; each has a stopper of its own.
+// fuzzOptions returns a drafter's name, or several's, and limits.
+func fuzzOptions(rng *rand.Rand) (string, Options) {
+	names := append(drafter.Names(), shortlisted)
+	name := names[rng.IntN(len(names))]
+	if rng.IntN(3) == 0 && name != shortlisted {
+		name += "+" + names[rng.IntN(len(names)-1)]
+	}
+	nMax := 1 + rng.IntN(20)
+	return name, Options{
+		Context: 96, KVTokens: 96 + 16*rng.IntN(20), Threads: 1 + rng.IntN(2), Chunk: 8 + rng.IntN(40), MaxRunning: 1 + rng.IntN(5),
+		NoPrefix: rng.IntN(4) == 0,
+		Spec: SpecOptions{
+			NMax: nMax, NMin: rng.IntN(2), Fixed: rng.IntN(nMax + 1), PMin: float64(rng.IntN(2)) * rng.Float64(), Branch: rng.IntN(maxBranch + 1),
+		},
+	}
+}
+
+// checkFuzzed compares an answer with the one that plain decoding gives, or where chance decides, with its limits.
+func checkFuzzed(t *testing.T, plain *Engine, remake func() Request, ticket *Ticket, what string) {
+	r := remake()
+	want := whole(t, submit(t, plain, r))
+	got := whole(t, ticket)
+	if r.Reproducible || r.Sampling.Temperature == 0 {
+		require.Equal(t, want, got, what)
+	}
+	last, fresh := got[len(got)-1], remake().Stop
+	var ids []int32
+	for i, tok := range got[:len(got)-1] {
+		ids = append(ids, tok.ID)
+		ended := !r.IgnoreEOS && slices.Contains(r.EOG, tok.ID)
+		if s, ok := fresh.(*stopAt); ok {
+			ended = ended || i+1 == s.n
+		}
+		require.False(t, ended && i < len(got)-2, "%s: a token after the end", what)
+		require.Equal(t, r.Logprobs, tok.Logprob != 0, what)
+	}
+	require.LessOrEqual(t, len(ids), r.MaxTokens, what)
+	require.LessOrEqual(t, len(r.Prompt)+len(ids), 96, what)
+	if last.Finish == FinishLength && len(r.Prompt)+len(ids) < 96 {
+		require.Len(t, ids, r.MaxTokens, what)
+	}
+	s := ticket.Stats()
+	require.Equal(t, len(ids), s.DecodedTokens, what)
+	require.LessOrEqual(t, s.Spec.Accepted, min(s.Spec.Drafted, len(ids)), what)
+}
+
+// fuzzBeams runs a search among the requests and one without guesses.
+func fuzzBeams(t *testing.T, rng *rand.Rand, plain, e *Engine) {
+	r := beamRequest(rng.IntN(500), 1+rng.IntN(40), 1+rng.IntN(24))
+	if rng.IntN(3) == 0 {
+		r.Matcher = &alternating{}
+	}
+	o := beams(1+rng.IntN(4), rng.Float64()*2-1)
+	got, err := e.Beams(context.Background(), r, o)
+	if err != nil { // the requests' blocks are not there for a search to take
+		require.ErrorContains(t, err, "free")
+		return
+	}
+	want, _ := beamsOf(t, plain, r, o)
+	require.Equal(t, want, got)
+}
+
+// fuzzRequest returns a maker of equal requests; each has a stopper and a matcher of its own.
 func fuzzRequest(rng *rand.Rand) func() Request {
 	r := request(rng.IntN(1000), 1+rng.IntN(90), rng.IntN(60))
-	r.Reproducible = true
+	r.Reproducible = rng.IntN(4) > 0
 	if rng.IntN(2) == 0 {
 		r.Sampling = sample.Greedy()
 	}
 	if rng.IntN(2) == 0 {
 		r.Sampling.RepeatPenalty, r.Sampling.PresencePenalty = 1+rng.Float64(), rng.Float64()
 	}
+	if rng.IntN(3) == 0 {
+		r.Sampling.LogitBias = map[int32]float64{int32(rng.IntN(512)): -100, int32(rng.IntN(512)): 5 * rng.Float64()}
+	}
+	r.Logprobs = rng.IntN(4) == 0
 	r.IgnoreEOS = rng.IntN(2) == 0
 	r.EOG = []int32{int32(rng.IntN(512)), int32(rng.IntN(512)), int32(rng.IntN(100))}
-	stop := 0
+	r.SpecMax = rng.IntN(2) * rng.IntN(20)
+	stop, masked := 0, rng.IntN(3) == 0
 	if rng.IntN(2) == 0 {
 		stop = 1 + rng.IntN(30)
 	}
@@ -104,6 +167,9 @@ func fuzzRequest(rng *rand.Rand) func() Request {
 		again := r
 		if stop > 0 {
 			again.Stop = &stopAt{n: stop}
+		}
+		if masked {
+			again.Matcher = &alternating{}
 		}
 		return again
 	}

@@ -35,9 +35,12 @@ func load(t testing.TB, target *model.Model, arch string) *model.Model {
 // withDrafter describes a registered method with what the tiny models can give it: a copy of openTiny's as draft.
 func withDrafter(t testing.TB, name string, change func(*drafter.Config)) func(*model.Model) (drafter.Drafter, error) {
 	return func(target *model.Model) (drafter.Drafter, error) {
-		copied := load(t, target, "llama3-rope")
+		copied, name := load(t, target, "llama3-rope"), name
 		c := drafter.Config{
 			Target: target, Draft: copied, Bigger: load(t, target, "llama3-rope"), Guesses: 16, KVTokens: 4096, Translation: letters(t, 100, 2),
+		}
+		if name == shortlisted {
+			name, c.Shortlist, c.ListRoom = "draft", 128, 48
 		}
 		if change != nil {
 			change(&c)
@@ -45,6 +48,9 @@ func withDrafter(t testing.TB, name string, change func(*drafter.Config)) func(*
 		return drafter.New(name, c)
 	}
 }
+
+// shortlisted names a draft model that has logits for a third of the 512 tokens.
+const shortlisted = "draft with a shortlist"
 
 // letters is a translation between two vocabularies of 512 one-letter tokens: the draft's are rotated by shift, and one
 // letter in every is not the same in both.
@@ -89,10 +95,11 @@ func TestEveryDrafterIsLossless(t *testing.T) {
 		ids, _ := answer(t, plain, r)
 		rs, want = append(rs, r), append(want, ids)
 	}
-	names := append(drafter.Names(), "suffix+draft", "lookahead+ngram+random")
+	names := append(drafter.Names(), "suffix+draft", "lookahead+ngram+random", shortlisted)
 	for _, name := range names {
 		t.Run(name, func(t *testing.T) {
 			for _, o := range []Options{
+				{Spec: SpecOptions{NMax: 24, Fixed: 24, Branch: 3}}, {Spec: SpecOptions{NMax: 9, Fixed: 9, Branch: 8, PMin: 0.01}, Threads: 1},
 				{Spec: SpecOptions{NMax: 1}, Threads: 1}, {Spec: SpecOptions{NMax: 2}}, {Spec: SpecOptions{NMax: 3}},
 				{Spec: SpecOptions{NMax: 5, PMin: 0.05}}, {Spec: SpecOptions{NMax: 8}, KVTokens: 224},
 				{Spec: SpecOptions{NMax: 16, Fixed: 16}, Threads: 1},
@@ -111,7 +118,7 @@ func TestEveryDrafterIsLossless(t *testing.T) {
 // TestEveryDrafterSamples runs requests whose guesses are drawn, so that only their distribution is fixed: answers are
 // complete, repeat with their seed, and are the same alone and in company.
 func TestEveryDrafterSamples(t *testing.T) {
-	for _, name := range append(drafter.Names(), "draft+suffix") {
+	for _, name := range append(drafter.Names(), "draft+suffix", shortlisted) {
 		if name == "random" {
 			continue // its guesses differ from run to run
 		}
@@ -149,24 +156,30 @@ func TestEveryDrafterWorks(t *testing.T) {
 		arch     string
 		accepted float64 // a round in which anything was guessed
 		coverage float64 // accepted guesses among all tokens
+		branch   int
 	}{
-		"ngram":        {"gemma3-text", 2, 0.4},
-		"suffix":       {"gemma3-text", 1.5, 0.4},
-		"lookahead":    {"gemma3-text", 0.5, 0.3},
-		"layerskip":    {"gemma3-text", 0.8, 0.4},
-		"draft":        {"llama3-rope", 7.5, 0.85},
-		"crossvocab":   {"llama3-rope", 3, 0.7}, // one of the prompts holds a token that the draft lacks
-		"hierarchical": {"llama3-rope", 7.5, 0.85},
-		"suffix+draft": {"llama3-rope", 5, 0.8},
-		"random":       {"llama3-rope", 0, 0}, // not meant to be right
-		"adversarial":  {"llama3-rope", 0, 0},
+		"ngram":        {"gemma3-text", 2, 0.4, 0},
+		"suffix":       {"gemma3-text", 1.5, 0.4, 0},
+		"lookahead":    {"gemma3-text", 0.5, 0.3, 0},
+		"layerskip":    {"gemma3-text", 0.8, 0.4, 0},
+		"draft":        {"llama3-rope", 7.5, 0.85, 0},
+		"crossvocab":   {"llama3-rope", 3, 0.7, 0}, // one of the prompts holds a token that the draft lacks
+		"hierarchical": {"llama3-rope", 7.5, 0.85, 0},
+		"suffix+draft": {"llama3-rope", 5, 0.8, 0},
+		shortlisted:    {"llama3-rope", 1.2, 0.5, 0}, // a third of the tokens
+		"trees":        {"llama3-rope", 1.9, 0.6, 3}, // of the draft: three nodes, and five below them
+		"random":       {"llama3-rope", 0, 0, 0},     // not meant to be right
+		"adversarial":  {"llama3-rope", 0, 0, 0},
 	}
-	for _, name := range append(drafter.Names(), "suffix+draft") {
+	for _, name := range append(drafter.Names(), "suffix+draft", shortlisted, "trees") {
 		t.Run(name, func(t *testing.T) {
 			want, ok := least[name]
 			require.True(t, ok, "a drafter without a set of prompts where it must work")
+			if want.branch > 0 {
+				name = "draft"
+			}
 			e := openArch(t, want.arch, Options{Context: 256, KVTokens: 2048, Spec: SpecOptions{
-				Fixed: 8, Open: withDrafter(t, name, func(c *drafter.Config) { c.Translation = letters(t, 0, 512) }),
+				Fixed: 8, Branch: want.branch, Open: withDrafter(t, name, func(c *drafter.Config) { c.Translation = letters(t, 0, 512) }),
 			}})
 			var s SpecStats
 			nTokens := 0
@@ -212,7 +225,7 @@ func TestEveryDrafterKeepsTheDistribution(t *testing.T) {
 		return seen
 	}
 	plain := counts(openTiny(t, Options{Context: 64, KVTokens: 2048, MaxRunning: 25}), 0)
-	for _, name := range append(drafter.Names(), "draft+suffix+random", "draft+layerskip") {
+	for _, name := range append(drafter.Names(), "draft+suffix+random", "draft+layerskip", shortlisted) {
 		t.Run(name, func(t *testing.T) {
 			open := withDrafter(t, name, func(c *drafter.Config) {
 				// Its bad guesses are what tests the rule: a copy of the target would never be rejected.

@@ -37,7 +37,7 @@ type Options struct {
 	// another, and Beams is refused. The prefix cache knows what the last requests left in place.
 	Contiguous bool
 	NoPrefix   bool                    // forget the KV of finished requests instead of looking for their prefixes in new ones
-	SelfCheck  bool                    // verify the KV cache whenever the engine is idle, and panic: for tests
+	SelfCheck  bool                    // verify the KV caches, a draft's too, after every pass and when idle, and panic: for tests
 	F32        bool                    // float32 weights and activations throughout, for comparison
 	Progress   func(done, total int64) // loading progress, bytes; may be nil
 	Stop       func() error            // asked while loading; its error ends it; may be nil
@@ -318,9 +318,11 @@ func (e *Engine) loop() {
 			return
 		}
 		e.answerCalls(true)
+		e.check(false)
 		if !e.Step() {
 			time.Sleep(pauseTime)
 		}
+		e.check(false)
 	}
 }
 
@@ -332,11 +334,24 @@ func (e *Engine) checkIdle() {
 	if !e.opts.SelfCheck || e.nSearches > 0 {
 		return
 	}
+	e.check(true)
+	if free := e.cache.FreeBlocks(); free != e.idleBlocks {
+		panic(fmt.Sprintf("engine: %d of %d KV blocks free with no request running", free, e.idleBlocks))
+	}
+}
+
+// check verifies the caches when the options ask for it.
+func (e *Engine) check(idle bool) {
+	if !e.opts.SelfCheck {
+		return
+	}
 	if err := e.cache.CheckIntegrity(); err != nil {
 		panic(err)
 	}
-	if free := e.cache.FreeBlocks(); free != e.idleBlocks {
-		panic(fmt.Sprintf("engine: %d of %d KV blocks free with no request running", free, e.idleBlocks))
+	if c, ok := e.opts.Spec.Drafter.(drafter.Checker); ok {
+		if err := c.Check(idle); err != nil {
+			panic(err)
+		}
 	}
 }
 

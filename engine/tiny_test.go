@@ -12,7 +12,11 @@ import (
 // WriteTinyModel writes a random llama of 2 layers and 256 tokens to a GGUF file. change, if not nil, edits a tensor's
 // values before they are written.
 func WriteTinyModel(path string, change func(name string, values []float32)) error {
-	const dim, heads, kvHeads, vocab, layers = 64, 4, 2, 256, 2
+	return writeRandom(path, 64, 4, 2, 256, 2, change)
+}
+
+// writeRandom writes a random llama of a shape.
+func writeRandom(path string, dim, heads, kvHeads, vocab, layers int, change func(name string, values []float32)) error {
 	w := gguf.NewWriter()
 	w.Set("general.architecture", "llama")
 	tokens := make([]string, vocab)
@@ -22,8 +26,8 @@ func WriteTinyModel(path string, change func(name string, values []float32)) err
 	w.Set("tokenizer.ggml.tokens", tokens)
 	w.Set("tokenizer.ggml.eos_token_id", uint32(2))
 	for key, v := range map[string]uint32{
-		"block_count": layers, "context_length": 4096, "embedding_length": dim, "feed_forward_length": dim,
-		"attention.head_count": heads, "attention.head_count_kv": kvHeads,
+		"block_count": uint32(layers), "context_length": 4096, "embedding_length": uint32(dim), "feed_forward_length": uint32(dim),
+		"attention.head_count": uint32(heads), "attention.head_count_kv": uint32(kvHeads),
 	} {
 		w.Set("llama."+key, v)
 	}

@@ -1,0 +1,209 @@
+package engine
+
+import (
+	"context"
+	"math"
+	"math/rand/v2"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"quickdraft/drafter"
+	"quickdraft/model"
+	"quickdraft/sample"
+)
+
+const toyVocab = 64
+
+// writeToy writes a model of 64 tokens; noise above 0 makes another one that resembles it.
+func writeToy(t testing.TB, noise float64) string {
+	rng := rand.New(rand.NewPCG(8, 9))
+	path := filepath.Join(t.TempDir(), "toy.gguf")
+	require.NoError(t, writeRandom(path, 32, 2, 1, toyVocab, 2, func(name string, values []float32) {
+		if name == "output.weight" {
+			for i := range values {
+				values[i] += float32(0.3 * noise * rng.NormFloat64())
+			}
+		}
+	}))
+	return path
+}
+
+// openToy opens it with a drafter that has a noisy copy as its model, whose shortlist has 32 of the 64 tokens.
+func openToy(t testing.TB, name string, o Options) *Engine {
+	o.Spec.Open = func(target *model.Model) (drafter.Drafter, error) {
+		draft, err := model.Load(writeToy(t, 0.7), model.Options{Pool: target.Pool()})
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = draft.Close() })
+		return drafter.New(name, drafter.Config{
+			Target: target, Draft: draft, Bigger: draft, KVTokens: 4096, Shortlist: 16, ListRoom: 16, Skip: "1", Guesses: 4,
+		})
+	}
+	e, err := Open(writeToy(t, 0), o)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = e.Close() })
+	return e
+}
+
+// onlySome allows two tokens of three, others after each.
+type onlySome struct {
+	n    int
+	mask [1]uint64
+}
+
+func (m *onlySome) Mask() []uint64 {
+	m.mask[0] = ^uint64(0)
+	for id := range toyVocab {
+		if (id+m.n)%3 == 0 {
+			m.mask[0] &^= 1 << id
+		}
+	}
+	return m.mask[:]
+}
+
+func (m *onlySome) Accept(int32)          { m.n++ }
+func (m *onlySome) Fork() drafter.Matcher { return &onlySome{n: m.n} }
+
+// TestTheToysDistribution draws 200,000 answers of three tokens from an engine that guesses and compares every position with
+// what the target's logits give exactly, for each set of options and for drafters that propose chains, trees, points and
+// distributions, with a draft that knows half of the vocabulary.
+func TestTheToysDistribution(t *testing.T) {
+	options := map[string]func(*sample.Params){
+		"temperature 1":   func(*sample.Params) {},
+		"temperature 0.7": func(p *sample.Params) { p.Temperature = 0.7 },
+		"top-k":           func(p *sample.Params) { p.TopK = 7 },
+		"top-p":           func(p *sample.Params) { p.TopP = 0.8 },
+		"min-p":           func(p *sample.Params) { p.MinP = 0.1 },
+		"penalties":       func(p *sample.Params) { p.RepeatPenalty, p.PresencePenalty, p.FrequencyPenalty = 1.5, 0.7, 0.4 },
+		"bias":            func(p *sample.Params) { p.LogitBias = map[int32]float64{3: -100, 11: 2, 20: 1} },
+		"mask":            func(p *sample.Params) { p.Temperature = 1.2 },
+		"all": func(p *sample.Params) {
+			p.Temperature, p.TopK, p.TopP, p.MinP, p.RepeatPenalty = 1.3, 30, 0.95, 0.01, 1.2
+			p.LogitBias = map[int32]float64{3: -100, 11: 2}
+		},
+	}
+	for name, set := range options {
+		drafters := []string{"draft"}
+		if name == "all" {
+			drafters = []string{"draft", "draft+suffix+random", "draft+layerskip", "draft+hierarchical", "hierarchical"}
+		}
+		for _, d := range drafters {
+			n := 200_000
+			switch {
+			case testing.Short():
+				n = 10_000
+			case d != "draft":
+				n = 50_000
+			}
+			t.Run(name+"/"+d, func(t *testing.T) {
+				t.Parallel()
+				checkToy(t, d, set, name == "mask", n)
+			})
+		}
+	}
+}
+
+// checkToy compares one drafter under one set of options.
+func checkToy(t *testing.T, name string, set func(*sample.Params), masked bool, nDraws int) {
+	const nOut, atOnce = 3, 128
+	e := openToy(t, name, Options{Context: 32, KVTokens: 4096, MaxRunning: atOnce, Threads: 1, Spec: SpecOptions{NMax: 8, Fixed: 4}})
+	base := Request{Prompt: []int32{1, 8, 8, 30, 2}, MaxTokens: nOut, IgnoreEOS: true, Sampling: sample.Default()}
+	set(&base.Sampling)
+	want := exactly(t, e.model, base, masked)
+	var counts [nOut][toyVocab]float64
+	for at := 0; at < nDraws; at += atOnce {
+		var tickets []*Ticket
+		require.NoError(t, e.do(func() error { // together, so that the same passes come in every run
+			for i := range min(atOnce, nDraws-at) {
+				r := base
+				if r.Sampling.Seed = uint64(at + i); masked {
+					r.Matcher = &onlySome{}
+				}
+				ticket, err := e.Submit(context.Background(), r)
+				if err != nil {
+					return err
+				}
+				tickets = append(tickets, ticket)
+			}
+			return nil
+		}))
+		for _, ticket := range tickets {
+			ids, _ := drain(t, ticket)
+			require.Len(t, ids, nOut)
+			for pos, id := range ids {
+				counts[pos][id]++
+			}
+		}
+	}
+	s := e.SpecTotals()
+	t.Logf("%d of %d guesses accepted in %d rounds", s.Accepted, s.Drafted, s.Rounds)
+	require.Greater(t, s.Accepted, nDraws/20)
+	require.Less(t, s.Accepted, s.Drafted)
+	for pos := range nOut {
+		chi2, free := pearson(counts[pos][:], want[pos][:], float64(nDraws))
+		t.Logf("position %d: chi-square %.1f at %d degrees of freedom", pos, chi2, free)
+		require.Less(t, wilsonHilferty(chi2, free), 3.09, "position %d, p below 0.001", pos)
+	}
+}
+
+// exactly computes the distribution of each of three tokens from the target's logits.
+func exactly(t *testing.T, m *model.Model, r Request, masked bool) (want [3][toyVocab]float64) {
+	var follow func(history []int32, n int, p float64, matcher *onlySome)
+	s, err := sample.New(r.Sampling, toyVocab)
+	require.NoError(t, err)
+	s.SetPrompt(len(r.Prompt))
+	cache, err := m.NewCache(2)
+	require.NoError(t, err)
+	defer cache.Close()
+	seq := cache.NewSeq()
+	follow = func(history []int32, n int, p float64, matcher *onlySome) {
+		if masked {
+			require.NoError(t, s.SetMask(matcher.Mask()))
+		}
+		seq.Truncate(0)
+		require.NoError(t, seq.Reserve(len(history)))
+		logits, err := m.Forward(&model.Batch{
+			Tokens: history, Spans: []model.Span{{Seq: seq, N: len(history), Prompt: len(r.Prompt)}}, Logits: []int32{int32(len(history) - 1)},
+		})
+		require.NoError(t, err)
+		var d sample.Dist
+		require.NoError(t, s.Dist(&d, logits.Row(0), history))
+		for i, id := range d.IDs {
+			if want[n][id] += p * d.P[i]; n+1 < len(want) {
+				follow(append(history[:len(history):len(history)], id), n+1, p*d.P[i], &onlySome{n: matcher.n + 1})
+			}
+		}
+	}
+	follow(r.Prompt, 0, 1, &onlySome{})
+	return want
+}
+
+// pearson is the chi-square of counts against probabilities; cells that expect fewer than five are pooled.
+func pearson(counts, p []float64, n float64) (chi2 float64, free int) {
+	restCount, rest := 0.0, 0.0
+	free = -1
+	for i, c := range counts {
+		expected := n * p[i]
+		switch {
+		case expected == 0 && c > 0:
+			return math.Inf(1), 1
+		case expected < 5:
+			restCount, rest = restCount+c, rest+expected
+		default:
+			chi2 += (c - expected) * (c - expected) / expected
+			free++
+		}
+	}
+	if rest >= 5 {
+		chi2 += (restCount - rest) * (restCount - rest) / rest
+		free++
+	}
+	return chi2, max(free, 1)
+}
+
+// wilsonHilferty turns a chi-square into a nearly normal number, of which 3.09 is the 0.999 quantile.
+func wilsonHilferty(chi2 float64, free int) float64 {
+	k := float64(free)
+	return (math.Cbrt(chi2/k) - (1 - 2/(9*k))) / math.Sqrt(2/(9*k))
+}

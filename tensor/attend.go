@@ -3,6 +3,7 @@ package tensor
 import (
 	"fmt"
 	"math"
+	"math/bits"
 	"slices"
 	"sync/atomic"
 )
@@ -15,8 +16,13 @@ type AttnParams struct {
 	Window                  int     // a row sees this many positions up to its own; 0 is all
 }
 
-// maxGroup is the number of (row, head) pairs of one KV head that are worked on together.
-const maxGroup = 16
+// A group is (row, head) pairs of one KV head that are worked on together: at most maxGroup, and in long sequences as many as
+// have room for their scores in groupScores floats, but minGroup always.
+const (
+	minGroup    = 16
+	maxGroup    = 96
+	groupScores = 1 << 18
+)
 
 // Attend is softmax(q k) v for every row and head: dst and q are (rows, Heads*HeadDim). The arithmetic, per row and head:
 //
@@ -34,7 +40,7 @@ func (c *CPU) Attend(dst, q F32, spans []KVSpan, p AttnParams) {
 	}
 	t.dst, t.q, t.p = dst, q, p
 	t.spans = append(t.spans[:0], spans...)
-	work, longest := 0, 0
+	work, longest, tree := 0, 0, 0
 	for i := range spans {
 		s := &spans[i]
 		if s.N < 1 || s.N > c.maxTokens || s.Row0 < 0 || s.Row0+s.N > q.Rows || s.N > s.View.Len-s.View.First ||
@@ -45,9 +51,12 @@ func (c *CPU) Attend(dst, q F32, spans []KVSpan, p AttnParams) {
 		stored := s.View.Len - s.View.First
 		longest = max(longest, stored)
 		work += s.N * stored
+		if s.Parents != nil {
+			tree = max(tree, s.N)
+		}
 	}
-	t.reserve(longest)
-	t.split()
+	t.split(longest)
+	t.reserve(tree)
 	t.next.Store(0)
 	c.runAny(t, work*q.Cols)
 	c.watch.attended(began)
@@ -60,6 +69,7 @@ type attendTask struct {
 	p       AttnParams
 	spans   []KVSpan
 	group   int // pairs of a group
+	stride  int // floats of a pair's scores
 	kernels *kernelSet
 	workers []attendWorker
 	next    atomic.Int64
@@ -67,22 +77,23 @@ type attendTask struct {
 
 // attendWorker is a worker's memory.
 type attendWorker struct {
-	block  []float32 // one KV head of a block, converted: (headDim, 16) or (16, headDim)
-	scores []float32 // (maxGroup, stride)
-	stride int
-	// for the kernels: the group's queries, (headDim, maxGroup), and outputs, (maxGroup, headDim)
+	block  []float32 // one KV head of some blocks, converted: each (headDim, 16) or (16, headDim)
+	scores []float32 // (group, stride); for the kernels each chunk has (blocks, pairs, 16)
+	// for the kernels: the group's queries, (chunks, headDim, chunkQueries), and outputs, (group, headDim)
 	queries, outs []float32
+	chunks        [maxGroup]chunkOfPairs
+	reader        blockReader
 	lanes         laneSums
-	zero          [1]int32 // the number of the block that was decoded
 	pairs         [maxGroup]attendPair
-	paths         []int32 // (maxGroup, maxTokens)
+	paths         []int32 // (group, rows of the largest tree)
 	_             [64]byte
 }
 
 // attendPair is one row and head of a group.
 type attendPair struct {
 	q, out []float32 // (headDim)
-	scores []float32 // score by slot, then e_p by position, from the group's first block on
+	scores []float32 // score by slot, then e_p by position, from the group's first block on; see place
+	step   int       // floats from 16 scores to the next 16
 	lo     int       // first visible position
 	end    int       // one past the own position
 	slots  int       // one past the own slot; end for a chain
@@ -92,40 +103,40 @@ type attendPair struct {
 	sum    float32   // of e_p
 }
 
-func (t *attendTask) init(pool *Pool, maxTokens int, kernels *kernelSet) {
+func (t *attendTask) init(pool *Pool, kernels *kernelSet) {
 	t.kernels = kernels
 	t.workers = make([]attendWorker, pool.N())
-	for i := range t.workers {
-		t.workers[i].paths = make([]int32, maxGroup*maxTokens)
-	}
-}
-
-// reserve grows the workers' memory to sequences of the given length, in powers of two.
-func (t *attendTask) reserve(length int) {
-	for i := range t.workers {
-		w := &t.workers[i]
-		if size := t.p.HeadDim * KVBlock; len(w.block) < size {
-			w.block = make([]float32, size)
-			w.queries, w.outs = make([]float32, size), make([]float32, size)
-		}
-		if need := length + KVBlock; w.stride < need {
-			w.stride = KVBlock
-			for w.stride < need {
-				w.stride *= 2
-			}
-			w.scores = make([]float32, maxGroup*w.stride)
-		}
-	}
 }
 
 // split chooses the group size: large groups convert a block once for many pairs, small ones share evenly. The cost of
-// a group is its pairs and one more for the conversion.
-func (t *attendTask) split() {
+// a group is its pairs and two more for the conversion.
+func (t *attendTask) split(longest int) {
+	t.stride = (ceilDiv(longest, KVBlock) + 1) * KVBlock
 	best := math.MaxInt
-	for size := 1; size <= maxGroup; size++ {
-		if cost := ceilDiv(t.nGroups(size), len(t.workers)) * (size + 1); cost <= best {
+	for size := 1; size <= min(max(groupScores/t.stride, minGroup), maxGroup); size++ {
+		if cost := ceilDiv(t.nGroups(size), len(t.workers)) * (size + 2); cost <= best {
 			best, t.group = cost, size
 		}
+	}
+}
+
+// reserve grows the workers' memory to the group size and to trees of the given number of rows.
+func (t *attendTask) reserve(tree int) {
+	dim := t.p.HeadDim
+	for i := range t.workers {
+		w := &t.workers[i]
+		grow(&w.block, max(dim*KVBlock, runFloats))
+		grow(&w.queries, maxGroup*dim*2) // chunks of half the size are possible
+		grow(&w.outs, maxGroup*dim)
+		grow(&w.scores, t.group*t.stride)
+		grow(&w.paths, t.group*tree)
+	}
+}
+
+// grow makes s at least n long, in powers of two; the content is lost.
+func grow[T any](s *[]T, n int) {
+	if len(*s) < n {
+		*s = make([]T, 1<<bits.Len(uint(n-1)))
 	}
 }
 
@@ -211,13 +222,14 @@ func (t *attendTask) place(w *attendWorker, p *attendPair, i int, s *KVSpan, row
 	*p = attendPair{
 		q:      t.q.Row(s.Row0 + row)[head*dim : (head+1)*dim],
 		out:    t.dst.Row(s.Row0 + row)[head*dim : (head+1)*dim],
-		scores: w.scores[i*w.stride : (i+1)*w.stride],
+		scores: w.scores[i*t.stride : (i+1)*t.stride],
+		step:   Lanes,
 		row:    row,
 		end:    base + row + 1,
 		slots:  base + row + 1,
 	}
 	if s.Parents != nil {
-		n := len(w.paths) / maxGroup
+		n := s.N
 		p.path = walk(w.paths[i*n:i*n:(i+1)*n], s.Parents, row)
 		p.end = base + len(p.path)
 	}

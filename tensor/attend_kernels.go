@@ -5,29 +5,42 @@ import (
 	"math"
 )
 
-// keyRunBytes is how much of the keys all queries of a group meet before the next run: it stays in the L1 cache.
-const keyRunBytes = 16 << 10
+// chunkQueries is the number of queries that lie side by side for the kernels; none takes more.
+const chunkQueries = 8
+
+// runFloats is how many converted keys or values all queries of a group meet before the next run: they stay in the L2 cache.
+const runFloats = 16 << 10
+
+// chunkOfPairs is the pairs that share a kernel call, and the blocks [lo, hi) of the group that they see.
+type chunkOfPairs struct {
+	first, n, lo, hi int
+	scores           []float32 // (blocks, n, 16)
+}
 
 // attendKernels is attend with the level's kernels.
 func (t *attendTask) attendKernels(w *attendWorker, s *KVSpan, kvHead int, pairs []attendPair, origin, slots int) {
 	dim := t.p.HeadDim
-	blocks := s.View.Blocks[(origin-s.View.First)/KVBlock : ceilDiv(slots-s.View.First, KVBlock)]
-	t.mustHold(&s.View, blocks)
-	t.score(w, s, kvHead, pairs, blocks)
+	r := &w.reader
+	*r = blockReader{
+		k: t.kernels, v: &s.View, size: dim * KVBlock, kvHead: kvHead, kvHeads: t.p.KVHeads, memory: w.block,
+		blocks: s.View.Blocks[(origin-s.View.First)/KVBlock : ceilDiv(slots-s.View.First, KVBlock)],
+	}
+	t.mustHold(r.v, r.blocks)
+	chunks := t.chunkPairs(w, pairs, origin)
+	t.score(w, r, chunks)
 	base := s.View.Len - s.N
-	for i := range pairs {
-		pairs[i].walkToPositions(origin, base)
-		pairs[i].softmaxKernel(t.kernels, &t.p, origin, &w.lanes)
+	for i := range chunks {
+		scale := t.scaleChunk(&chunks[i])
+		for j := range chunks[i].n {
+			p := &pairs[chunks[i].first+j]
+			p.walkToPositions(origin, base)
+			p.softmaxKernel(t.kernels, scale, origin, &w.lanes)
+		}
 	}
-	outs := w.outs[:len(pairs)*dim]
-	clear(outs)
-	size := dim * KVBlock
-	for b, block := range blocks {
-		at := (int(block)*t.p.KVHeads + kvHead) * size
-		t.addBlock(w, pairs, t.valuesOf(w, &s.View, at, size), origin+b*KVBlock, origin, base)
-	}
+	clear(w.outs[:len(pairs)*dim])
+	t.addValues(w, r, pairs, chunks, origin, base)
 	for i := range pairs {
-		t.kernels.divideBy(pairs[i].out, outs[i*dim:], pairs[i].sum)
+		t.kernels.divideBy(pairs[i].out, w.outs[i*dim:], pairs[i].sum)
 	}
 }
 
@@ -47,86 +60,128 @@ func (t *attendTask) mustHold(v *KVView, blocks []int32) {
 	}
 }
 
-// score fills the pairs' scores of all blocks. Queries are turned to (dim, 16) so that one pointer reaches all. Keys in 8
-// bits are decoded to float32 block by block.
-func (t *attendTask) score(w *attendWorker, s *KVSpan, kvHead int, pairs []attendPair, blocks []int32) {
-	dim := t.p.HeadDim
-	for i := range pairs {
-		for d, x := range pairs[i].q {
-			w.queries[d*maxGroup+i] = x
+// maxQueries is the most queries that a kernel takes.
+func (t *attendTask) maxQueries() int { return len(t.kernels.addRows) - 1 }
+
+// chunkPairs splits the pairs into even chunks and turns their queries to (headDim, chunkQueries), so that one pointer reaches
+// all.
+func (t *attendTask) chunkPairs(w *attendWorker, pairs []attendPair, origin int) []chunkOfPairs {
+	n := ceilDiv(len(pairs), t.maxQueries())
+	for i := range n {
+		from, to := share(len(pairs), i, n)
+		c := chunkOfPairs{first: from, n: to - from, lo: math.MaxInt, scores: w.scores[from*t.stride : to*t.stride]}
+		queries := w.queries[i*chunkQueries*t.p.HeadDim:]
+		for j := range c.n {
+			p := &pairs[from+j]
+			p.scores, p.step = c.scores[j*Lanes:], c.n*Lanes
+			for d, x := range p.q {
+				queries[d*chunkQueries+j] = x
+			}
+			c.lo = min(c.lo, (p.lo-origin)/KVBlock)
+			c.hi = max(c.hi, ceilDiv(p.slots-origin, KVBlock))
 		}
+		w.chunks[i] = c
 	}
-	k, v, size := t.kernels, &s.View, dim*KVBlock
+	return w.chunks[:n]
+}
+
+// directChunks is the most chunks that read keys and values in float16 as they are stored; if there are more, converting them
+// once for all is faster.
+const directChunks = 4
+
+// score fills the chunks' scores of their blocks.
+func (t *attendTask) score(w *attendWorker, r *blockReader, chunks []chunkOfPairs) {
+	v, at, stride := r.v, r.kvHead*r.size, r.kvHeads*r.size
 	switch {
-	case v.K8.Codes != nil:
-		for b, block := range blocks {
-			codes, scales := v.K8.head((int(block)*t.p.KVHeads+kvHead)*size, size)
-			k.decodeKeys8(&w.block[0], &codes[0], &scales[0], dim)
-			scoreRuns(t, w, k.scoresF32, w.block, w.zero[:], b, len(pairs))
-		}
-	case v.K32 != nil:
-		scoreRuns(t, w, k.scoresF32, v.K32[kvHead*size:], blocks, 0, len(pairs))
+	case v.K8.Codes == nil && v.K32 != nil:
+		scoreRuns(t, w, t.kernels.scoresF32, chunks, v.K32[at:], r.blocks, stride, 0, max(runFloats/r.size, 1))
+	case v.K8.Codes == nil && len(chunks) <= directChunks:
+		scoreRuns(t, w, t.kernels.scores, chunks, v.K[at:], r.blocks, stride, 0, max(2*runFloats/r.size, 1))
 	default:
-		scoreRuns(t, w, k.scores, v.K[kvHead*size:], blocks, 0, len(pairs))
+		run := r.run()
+		for b := 0; b < len(r.blocks); b += run {
+			n := min(run, len(r.blocks)-b)
+			scoreRuns(t, w, t.kernels.scoresF32, chunks, r.keys(b, n), ascending[:n], r.size, b, n)
+		}
 	}
 }
 
-// scoreRuns scores n pairs against blocks of keys, the first of which is block number at of the group.
-func scoreRuns[T uint16 | float32](t *attendTask, w *attendWorker, kernels []func(*float32, int, *float32, *T, *int32, int, int, int),
-	keys []T, blocks []int32, at, nPairs int) {
-	size := t.p.HeadDim * KVBlock
-	chunk := t.chunk(nPairs)
-	run := len(blocks)
-	if chunk < nPairs {
-		run = max(keyRunBytes/(2*size), 1)
+// scoreRuns scores the chunks against blocks of keys, a run after the other; the first is block number at of the group.
+func scoreRuns[T uint16 | float32](t *attendTask, w *attendWorker, kernels []func(dst, q *float32, k *T, blocks *int32, nBlocks, nStored, stride, dim int),
+	chunks []chunkOfPairs, keys []T, blocks []int32, stride, at, run int) {
+	if len(chunks) == 1 {
+		run = len(blocks)
 	}
 	for b := 0; b < len(blocks); b += run {
-		n := min(run, len(blocks)-b)
-		for i := 0; i < nPairs; i += chunk {
-			kernels[min(chunk, nPairs-i)](&w.scores[i*w.stride+(at+b)*KVBlock], w.stride, &w.queries[i], &keys[0],
-				&blocks[b], n, t.p.KVHeads*size, t.p.HeadDim)
+		for i := range chunks {
+			c := &chunks[i]
+			if lo, hi := max(c.lo-at, b), min(c.hi-at, b+run, len(blocks)); lo < hi {
+				kernels[c.n](&c.scores[(at+lo)*c.n*Lanes], &w.queries[i*chunkQueries*t.p.HeadDim], &keys[0], &blocks[lo], hi-lo,
+					len(blocks)-lo, stride, t.p.HeadDim)
+			}
 		}
 	}
 }
 
-// valueBlock is one head's values of a block, (16, dim), in float16 or float32.
-type valueBlock struct {
-	halves []uint16
-	floats []float32
-}
-
-// valuesOf returns the values [at, at+size) of a view; those in 8 bits are decoded into the worker's block.
-func (t *attendTask) valuesOf(w *attendWorker, v *KVView, at, size int) valueBlock {
-	switch {
-	case v.V8.Codes != nil:
-		codes, scales := v.V8.head(at, size)
-		t.kernels.decodeValues8(&w.block[0], &codes[0], &scales[0], t.p.HeadDim)
-		return valueBlock{floats: w.block[:size]}
-	case v.V32 != nil:
-		return valueBlock{floats: v.V32[at : at+size]}
+// scaleChunk does to the scores what must come before the softmax and returns the factor that is left to it.
+func (t *attendTask) scaleChunk(c *chunkOfPairs) float32 {
+	scale, scores := t.p.Scale, c.scores[c.lo*c.n*Lanes:c.hi*c.n*Lanes]
+	if t.p.Softcap > 0 || !(scale > 0) { // -Inf must stay the smallest
+		t.kernels.scaleBy(scores, scale)
+		scale = 1
 	}
-	return valueBlock{halves: v.V[at : at+size]}
+	if t.p.Softcap > 0 {
+		t.kernels.softcapAll(scores, t.p.Softcap)
+	}
+	return scale
 }
 
-// chunk splits n queries into even parts that kernels take.
-func (t *attendTask) chunk(n int) int {
-	return ceilDiv(n, ceilDiv(n, len(t.kernels.addRows)-1))
+// valueRun is one head's values of n positions, (n, headDim), in float16 or float32, and what is to be requested meanwhile. slot
+// is the first one's.
+type valueRun struct {
+	halves, halvesAhead []uint16
+	floats, floatsAhead []float32
+	slot, n             int
 }
 
-// addBlock adds the visible values of one block, (16, dim), whose first slot is given. Neighbouring pairs that see the same
-// positions share the kernel.
-func (t *attendTask) addBlock(w *attendWorker, pairs []attendPair, block valueBlock, slot, origin, base int) {
+// addValues adds the visible values of all blocks to the pairs' outputs.
+func (t *attendTask) addValues(w *attendWorker, r *blockReader, pairs []attendPair, chunks []chunkOfPairs, origin, base int) {
+	asStored := r.v.V8.Codes == nil && (r.v.V32 != nil || len(chunks) <= directChunks)
+	run := r.run()
+	if asStored {
+		run = 1 // blocks are anywhere
+	}
+	for b := 0; b < len(r.blocks); b += run {
+		n := min(run, len(r.blocks)-b)
+		v := valueRun{slot: origin + b*KVBlock, n: n * KVBlock}
+		if asStored {
+			v.halves, v.floats = r.stored(b)
+			v.halvesAhead, v.floatsAhead = r.stored(min(b+1, len(r.blocks)-1))
+		} else {
+			v.floats = r.values(b, n)
+			v.floatsAhead = v.floats
+		}
+		for i := range chunks {
+			c := &chunks[i]
+			t.addRun(w, pairs[c.first:c.first+c.n], c.first, &v, origin, base)
+		}
+	}
+}
+
+// addRun adds the visible values of a run to a chunk whose first pair is given. Neighbouring pairs that see the same positions
+// share the kernel.
+func (t *attendTask) addRun(w *attendWorker, pairs []attendPair, first int, v *valueRun, origin, base int) {
 	for i := 0; i < len(pairs); {
-		lo, hi := pairs[i].run(slot, base)
+		lo, hi := pairs[i].run(v, base)
 		n := 1
 		for i+n < len(pairs) {
-			if l, h := pairs[i+n].run(slot, base); l != lo || h != hi {
+			if l, h := pairs[i+n].run(v, base); l != lo || h != hi {
 				break
 			}
 			n++
 		}
 		if lo < hi {
-			t.addRows(w, i, n, lo-origin, hi-lo, block, lo-slot)
+			t.addRows(w, pairs[i:i+n], first+i, lo-origin, hi-lo, v, lo-v.slot)
 		}
 		i += n
 	}
@@ -136,59 +191,51 @@ func (t *attendTask) addBlock(w *attendWorker, pairs []attendPair, block valueBl
 		for i+n < len(pairs) && pairs[i+n].row == p.row {
 			n++
 		}
-		for ; p.walked < len(p.path) && base+int(p.path[p.walked]) < slot+KVBlock; p.walked++ {
+		for ; p.walked < len(p.path) && base+int(p.path[p.walked]) < v.slot+v.n; p.walked++ {
 			if pos := base + p.walked; pos >= p.lo {
-				t.addRows(w, i, n, pos-origin, 1, block, base+int(p.path[p.walked])-slot)
+				t.addRows(w, pairs[i:i+n], first+i, pos-origin, 1, v, base+int(p.path[p.walked])-v.slot)
 			}
 		}
 		i += n
 	}
 }
 
-// run is the visible positions of the block that lie in the slots of the same number.
-func (p *attendPair) run(slot, base int) (lo, hi int) {
+// run is the visible positions of a run that lie in the slots of the same number.
+func (p *attendPair) run(v *valueRun, base int) (lo, hi int) {
 	end := p.end
 	if p.path != nil {
 		end = min(end, base)
 	}
-	return max(p.lo, slot), min(end, slot+KVBlock)
+	return max(p.lo, v.slot), min(end, v.slot+v.n)
 }
 
-// addRows adds rows of values from the given one on to the outputs of n pairs from i on; at is the place of the first row's
-// e in the scores.
-func (t *attendTask) addRows(w *attendWorker, i, n, at, rows int, v valueBlock, row int) {
+// addRows adds rows of values from the given one on to the outputs of neighbouring pairs of a chunk; at is the position, after
+// the origin, of the first row's e.
+func (t *attendTask) addRows(w *attendWorker, pairs []attendPair, first, at, rows int, v *valueRun, row int) {
+	dim, p := t.p.HeadDim, &pairs[0]
+	out, e := &w.outs[first*dim], &p.scores[p.place(at)]
 	if v.floats != nil {
-		addRowRuns(t, w, t.kernels.addRowsF32, i, n, at, rows, v.floats[row*t.p.HeadDim:])
+		t.kernels.addRowsF32[len(pairs)](out, dim, e, p.step, at%Lanes, &v.floats[row*dim], &v.floatsAhead[row*dim], dim, rows, dim/Lanes)
 	} else {
-		addRowRuns(t, w, t.kernels.addRows, i, n, at, rows, v.halves[row*t.p.HeadDim:])
+		t.kernels.addRows[len(pairs)](out, dim, e, p.step, at%Lanes, &v.halves[row*dim], &v.halvesAhead[row*dim], dim, rows, dim/Lanes)
 	}
-	if t.p.HeadDim%Lanes == 0 {
+	if dim%Lanes == 0 {
 		return
 	}
-	for k := i; k < i+n; k++ {
-		addRowTails(w.outs[k*t.p.HeadDim:(k+1)*t.p.HeadDim], w.scores[k*w.stride+at:][:rows], v, row)
-	}
-}
-
-func addRowRuns[T uint16 | float32](t *attendTask, w *attendWorker, kernels []func(*float32, int, *float32, int, *T, int, int, int),
-	i, n, at, rows int, v []T) {
-	dim := t.p.HeadDim
-	for chunk := t.chunk(n); n > 0; {
-		m := min(chunk, n)
-		kernels[m](&w.outs[i*dim], dim, &w.scores[i*w.stride+at], w.stride, &v[0], dim, rows, dim/Lanes)
-		i, n = i+m, n-m
+	for i := range pairs {
+		addRowTails(w.outs[(first+i)*dim:][:dim], &pairs[i], at, rows, v, row)
 	}
 }
 
 // addRowTails is addRows for the columns after the last multiple of 16.
-func addRowTails(out, e []float32, v valueBlock, row int) {
+func addRowTails(out []float32, p *attendPair, at, rows int, v *valueRun, row int) {
 	for d := len(out) / Lanes * Lanes; d < len(out); d++ {
-		for r, x := range e {
-			at := (row+r)*len(out) + d
+		for r := range rows {
+			x, i := p.scores[p.place(at+r)], (row+r)*len(out)+d
 			if v.floats != nil {
-				out[d] += float32(x * v.floats[at])
+				out[d] += float32(x * v.floats[i])
 			} else {
-				out[d] += float32(x * halves[v.halves[at]])
+				out[d] += float32(x * halves[v.halves[i]])
 			}
 		}
 	}
@@ -196,24 +243,16 @@ func addRowTails(out, e []float32, v valueBlock, row int) {
 
 // softmaxKernel is softmax of whole runs of 16 scores: hidden positions count as -Inf, whose e is 0 and leaves a sum as it
 // was.
-func (p *attendPair) softmaxKernel(k *kernelSet, params *AttnParams, origin int, lanes *laneSums) {
+func (p *attendPair) softmaxKernel(k *kernelSet, scale float32, origin int, lanes *laneSums) {
 	lo, end := p.lo-origin, p.end-origin
 	first, last := lo/Lanes*Lanes, roundUp(end, Lanes)
-	scale := params.Scale
-	if params.Softcap > 0 || !(scale > 0) { // -Inf must stay the smallest
-		k.scaleBy(p.scores[lo:end], scale)
-		scale = 1
-	}
-	if params.Softcap > 0 {
-		k.softcapAll(p.scores[lo:end], params.Softcap)
-	}
 	hidden := float32(math.Inf(-1))
 	for i := first; i < lo; i++ {
-		p.scores[i] = hidden
+		p.scores[p.place(i)] = hidden
 	}
 	for i := end; i < last; i++ {
-		p.scores[i] = hidden
+		p.scores[p.place(i)] = hidden
 	}
-	k.softmax(&p.scores[first], (last-first)/Lanes, &lanes.sums[0], scale)
+	k.softmax(&p.scores[p.place(first)], p.step, (last-first)/Lanes, &lanes.sums[0], scale)
 	p.sum = sumLanes(&lanes.sums)
 }

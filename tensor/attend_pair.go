@@ -29,9 +29,12 @@ func (p *attendPair) softmax(params *AttnParams, origin, base int) {
 // place in the path.
 func (p *attendPair) walkToPositions(origin, base int) {
 	for k := max(p.lo-base, 0); k < len(p.path); k++ {
-		p.scores[base+k-origin] = p.scores[base+int(p.path[k])-origin]
+		p.scores[p.place(base+k-origin)] = p.scores[p.place(base+int(p.path[k])-origin)]
 	}
 }
+
+// place is where the score of a position or slot after the origin lies.
+func (p *attendPair) place(at int) int { return at/Lanes*p.step + at%Lanes }
 
 // addValues adds the visible values of one block, (16, headDim), whose first slot is given.
 func (p *attendPair) addValues(block []float32, slot, origin, base int) {

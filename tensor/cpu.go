@@ -33,7 +33,7 @@ func NewCPU(pool *Pool, maxTokens, maxCols int) *CPU {
 func newCPU(pool *Pool, maxTokens, maxCols int, kernels *kernelSet) *CPU {
 	c := &CPU{pool: pool, maxTokens: maxTokens, kernels: kernels, lanes: make([]laneSums, pool.N())}
 	c.mm.init(pool, maxTokens, maxCols, kernels)
-	c.attend.init(pool, maxTokens, kernels)
+	c.attend.init(pool, kernels)
 	return c
 }
 

@@ -20,18 +20,19 @@ type kernelSet struct {
 	sumSquares func(lanes, x *float32, n int)
 	mulWeights func(dst, x, w *float32, n int, inv float32)
 	rotate     func(lo, hi, cos, sin *float32, n int)
-	softmax    func(scores *float32, n int, lanes *float32, scale float32)
+	softmax    func(scores *float32, step, n int, lanes *float32, scale float32)
 
 	// by number of queries, up to the level's most; nil at level Go
-	scores  []func(dst *float32, dstStride int, q *float32, k *uint16, blocks *int32, nBlocks, blockStride, dim int)
-	addRows []func(dst *float32, dstStride int, e *float32, eStride int, v *uint16, vStride, nRows, n int)
+	scores  []func(dst, q *float32, k *uint16, blocks *int32, nBlocks, nStored, blockStride, dim int)
+	addRows []func(dst *float32, dstStride int, e *float32, eStep, lane int, v, ahead *uint16, vStride, nRows, n int)
 
-	scoresF32  []func(dst *float32, dstStride int, q *float32, k *float32, blocks *int32, nBlocks, blockStride, dim int)
-	addRowsF32 []func(dst *float32, dstStride int, e *float32, eStride int, v *float32, vStride, nRows, n int)
+	scoresF32  []func(dst, q, k *float32, blocks *int32, nBlocks, nStored, blockStride, dim int)
+	addRowsF32 []func(dst *float32, dstStride int, e *float32, eStep, lane int, v, ahead *float32, vStride, nRows, n int)
 
 	tops func(tops, x *float32, n int) uint32 // counts in blocks of 128
 
 	decodeKeys8, decodeValues8 func(dst *float32, codes *int8, scales *uint16, dim int)
+	halves                     func(dst *float32, src *uint16, n int)
 }
 
 // laneSums is the memory of 16 partial sums, a cache line of its own.

@@ -77,14 +77,15 @@ var kernelOps = []struct {
 		if len(dst) < 6 {
 			return
 		}
-		p := attendPair{scores: append(dst[:len(dst):len(dst)], make([]float32, Lanes)...), lo: 5, end: len(dst)}
+		p := attendPair{scores: append(dst[:len(dst):len(dst)], make([]float32, Lanes)...), step: Lanes, lo: 5, end: len(dst)}
 		if k.softmax == nil {
 			p.softmax(&AttnParams{Scale: 0.5}, 0, len(dst))
 		} else {
-			p.softmaxKernel(k, &AttnParams{Scale: 0.5}, 0, lanes)
+			p.softmaxKernel(k, 0.5, 0, lanes)
 		}
-		copy(dst[5:], p.scores[5:])
-		dst[0] = p.sum
+		if dst[0] = p.sum; p.sum == p.sum { // otherwise all that is made of the scores is NaN
+			copy(dst[5:], p.scores[5:])
+		}
 	}},
 }
 
@@ -174,6 +175,7 @@ func TestAttendKernelsHaveTheBitsOfTheLoops(t *testing.T) {
 		{AttnParams{HeadDim: 16, Heads: 4, KVHeads: 1, Scale: -0.25}, 50, 6, 0, false, false},
 		{AttnParams{HeadDim: 16, Heads: 4, KVHeads: 1, Scale: 0}, 50, 6, 0, false, false},
 		{AttnParams{HeadDim: 48, Heads: 4, KVHeads: 1, Scale: 3e38}, 50, 6, 0, false, false},
+		{AttnParams{HeadDim: 16, Heads: 6, KVHeads: 1, Scale: 0.25}, 5000, 17, 0, false, false},
 		{AttnParams{HeadDim: 48, Heads: 4, KVHeads: 2, Scale: 0.3}, 90, 20, 0, true, true},
 		{AttnParams{HeadDim: 24, Heads: 4, KVHeads: 2, Scale: 0.3, Softcap: 5}, 90, 20, 0, false, true},
 	} {
@@ -276,7 +278,7 @@ func TestEveryKernelIsAssembly(t *testing.T) {
 			}
 		}
 	}
-	require.Equal(t, 2*13+4*8+4*6, cells)
+	require.Equal(t, 2*14+4*8+4*6, cells)
 	require.True(t, cpu.Active(pickKernels().level))
 	require.Equal(t, cpu.Best() == cpu.Go, pickKernels().level == cpu.Go)
 }
@@ -303,25 +305,30 @@ func BenchmarkKernels(b *testing.B) {
 func BenchmarkAttend(b *testing.B) {
 	p := AttnParams{HeadDim: 128, Heads: 12, KVHeads: 2, Scale: 0.088}
 	rng := newRand(23)
-	pool := NewPool(1)
-	defer pool.Close()
-	for _, n := range []int{1, 4, 16} {
-		s := newSequence(rng, p, 512, 0)
-		q, dst := random(rng, n, p.Heads*p.HeadDim), NewF32(n, p.Heads*p.HeadDim)
-		formats := formatsOf(rng, s.view, p)
-		for _, format := range []string{"float16", "float32", "8 bits"} {
-			for _, k := range kernelSets {
-				if !cpu.Has(k.level) {
-					continue
-				}
-				c := newCPU(pool, n, 32, k)
-				b.Run(fmt.Sprintf("x%d/%s/%s", n, format, k.level), func(b *testing.B) {
-					for b.Loop() {
-						c.Attend(dst, q, []KVSpan{{N: n, View: formats[format]}}, p)
+	pools := []*Pool{NewPool(1), NewPool(2)}
+	for _, slots := range []int{512, 4096} {
+		for _, n := range []int{1, 4, 16, 64, 256} {
+			q, dst := random(rng, n, p.Heads*p.HeadDim), NewF32(n, p.Heads*p.HeadDim)
+			formats := formatsOf(rng, newSequence(rng, p, slots, 0).view, p)
+			for _, format := range []string{"float16", "float32", "8 bits"} {
+				for _, k := range kernelSets {
+					for _, pool := range pools {
+						if !cpu.Has(k.level) {
+							continue
+						}
+						c := newCPU(pool, n, 32, k)
+						b.Run(fmt.Sprintf("%d/x%d/%s/%s/%d", slots, n, format, k.level, pool.N()), func(b *testing.B) {
+							for b.Loop() {
+								c.Attend(dst, q, []KVSpan{{N: n, View: formats[format]}}, p)
+							}
+							b.ReportMetric(float64(n*(2*slots-n+1)*p.Heads*p.HeadDim)*float64(b.N)/b.Elapsed().Seconds()/1e9, "GMAC/s")
+						})
 					}
-					b.ReportMetric(float64(2*n*512*p.Heads*p.HeadDim)*float64(b.N)/b.Elapsed().Seconds()/1e9, "GMAC/s")
-				})
+				}
 			}
 		}
+	}
+	for _, pool := range pools {
+		pool.Close()
 	}
 }

@@ -29,9 +29,10 @@ const (
 	signBit = 0x80000000
 )
 
-// Predicates of VCMPPS that are false, respectively true, for NaN and quiet.
+// Predicates of VCMPPS, quiet. Unordered and not-less are true for NaN, the others false.
 const (
 	cmpUnordered    = 3
+	cmpNotLess      = 21
 	cmpGreaterEqual = 29
 	cmpGreater      = 30
 )
@@ -39,8 +40,15 @@ const (
 // float is 64 bytes of memory with a repeated float.
 func (k *kernel) float(v float32) operand.Mem { return k.splat(math.Float32bits(v)) }
 
-// exp sets x to Exp32(x), in the order of operations of tensor.Exp32; role names its temporaries.
+// exp sets x to Exp32(x), in the order of operations of tensor.Exp32.
 func (k *kernel) exp(x reg.VecVirtual, h int) {
+	p, t := k.partOf("exp-p", h), k.partOf("exp-t", h)
+	k.expBody(x, h)
+	k.expEnds(x, p, t)
+}
+
+// expBody sets the p of exp to Exp32(x) for an x that neither underflows nor overflows; NaN stays.
+func (k *kernel) expBody(x reg.VecVirtual, h int) {
 	n, r, p, t := k.partOf("exp-n", h), k.partOf("exp-r", h), k.partOf("exp-p", h), k.partOf("exp-t", h)
 	k.VMULPS(k.float(expLog2E), x, n)
 	k.VADDPS(k.float(expRound), n, n)
@@ -59,10 +67,22 @@ func (k *kernel) exp(x reg.VecVirtual, h int) {
 	k.VMULPS(t, p, p)
 	k.VADDPS(r, p, p)
 	k.VADDPS(k.float(1), p, p)
-	k.VCVTTPS2DQ(n, n)
+	k.VCVTTPS2DQ(n, n) // NaN becomes 2^31, of which the shift leaves nothing
 	k.VPSLLD(operand.U8(expBias), n, n)
 	k.VPADDD(n, p, p)
-	k.expEnds(x, p, t)
+}
+
+// expOfNegative is exp for x that are 0 or less, or NaN.
+func (k *kernel) expOfNegative(x reg.VecVirtual, h int) {
+	k.expBody(x, h)
+	p := k.partOf("exp-p", h)
+	if k.lv.bits == 512 {
+		k.VCMPPS(operand.U8(cmpNotLess), k.float(expMin), x, reg.K1)
+		k.VMOVAPS_Z(p, reg.K1, x)
+		return
+	}
+	k.VCMPPS(operand.U8(cmpNotLess), k.float(expMin), x, x)
+	k.VANDPS(x, p, x)
 }
 
 // expEnds sets x to p, or to 0 below the smallest argument, +Inf above the largest, and to x itself when that is NaN.

@@ -42,8 +42,8 @@ var ops = []op{
 	{"Rotate", "turns 16*n pairs (lo[i], hi[i]) by the angles of the cosines and sines.",
 		"(lo *float32, hi *float32, cos *float32, sin *float32, n int)", emitRotate},
 	{"Quantize", "quantises 32*n floats to n activation blocks of 64 bytes, dstStride bytes apart.", "(dst *byte, dstStride int, x *float32, n int)", emitQuantize},
-	{"Softmax", "turns 16*n scores into e^(scale*score - max), and sets 16 lanes to their sums.",
-		"(scores *float32, n int, lanes *float32, scale float32)", emitSoftmax},
+	{"Softmax", "turns n runs of 16 scores, each step floats after the last, into e^(scale*score - max), and sets 16 lanes to their sums.",
+		"(scores *float32, step int, n int, lanes *float32, scale float32)", emitSoftmax},
 }
 
 // writeOps writes the files ops, attend and the stubs of a level.

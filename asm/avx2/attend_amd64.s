@@ -2,44 +2,65 @@
 
 #include "textflag.h"
 
-// func Scorex1(dst *float32, dstStride int, q *float32, k *uint16, blocks *int32, nBlocks int, blockStride int, dim int)
-// Requires: AVX, F16C
+// func Scorex1(dst *float32, q *float32, k *uint16, blocks *int32, nBlocks int, nStored int, blockStride int, dim int)
+// Requires: AVX, F16C, MMX+
 TEXT ·Scorex1(SB), NOSPLIT, $0-64
 	MOVQ  dst+0(FP), AX
-	MOVQ  dstStride+8(FP), CX
-	MOVQ  q+16(FP), DX
-	MOVQ  k+24(FP), BX
-	MOVQ  blocks+32(FP), SI
-	MOVQ  nBlocks+40(FP), DI
-	MOVQ  blockStride+48(FP), R8
-	MOVQ  dim+56(FP), R9
-	SHLQ  $0x02, CX
-	SHLQ  $0x01, R8
-	SHLQ  $0x05, R9
-	TESTQ R9, R9
+	MOVQ  blocks+24(FP), CX
+	MOVQ  nStored+40(FP), DX
+	MOVQ  dim+56(FP), BX
+	SHLQ  $0x05, BX
+	TESTQ BX, BX
 	JE    done
 
-blocks2:
-	CMPQ    DI, $0x02
-	JL      blocks1
-	MOVLQSX (SI), R10
-	IMULQ   R8, R10
-	ADDQ    BX, R10
-	MOVLQSX 4(SI), R11
-	IMULQ   R8, R11
-	ADDQ    BX, R11
-	VXORPS  Y0, Y0, Y0
-	VXORPS  Y1, Y1, Y1
-	VXORPS  Y2, Y2, Y2
-	VXORPS  Y3, Y3, Y3
-	XORQ    CX, CX
+group2:
+	CMPQ    nBlocks+32(FP), $0x02
+	JL      group1
+	MOVQ    q+8(FP), SI
+	MOVLQSX (CX), R8
+	IMULQ   blockStride+48(FP), R8
+	SHLQ    $0x01, R8
+	ADDQ    k+16(FP), R8
+	SUBQ    SI, R8
+	MOVLQSX 4(CX), R9
+	IMULQ   blockStride+48(FP), R9
+	SHLQ    $0x01, R9
+	ADDQ    k+16(FP), R9
+	SUBQ    SI, R9
+	MOVQ    R8, R10
+	MOVQ    R9, R11
+	CMPQ    DX, $0x03
+	JL      dim2start
+	MOVLQSX 8(CX), DI
+	IMULQ   blockStride+48(FP), DI
+	SHLQ    $0x01, DI
+	ADDQ    k+16(FP), DI
+	SUBQ    SI, DI
+	MOVQ    DI, R10
+	CMPQ    DX, $0x04
+	JL      dim2start
+	MOVLQSX 12(CX), DI
+	IMULQ   blockStride+48(FP), DI
+	SHLQ    $0x01, DI
+	ADDQ    k+16(FP), DI
+	SUBQ    SI, DI
+	MOVQ    DI, R11
+
+dim2start:
+	LEAQ   (SI)(BX*1), DI
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
 
 dim2:
-	VCVTPH2PS    (R10)(CX*1), Y4
-	VCVTPH2PS    16(R10)(CX*1), Y5
-	VCVTPH2PS    (R11)(CX*1), Y6
-	VCVTPH2PS    16(R11)(CX*1), Y7
-	VBROADCASTSS (DX)(CX*2), Y8
+	VCVTPH2PS    (R8)(SI*1), Y4
+	VCVTPH2PS    16(R8)(SI*1), Y5
+	VCVTPH2PS    (R9)(SI*1), Y6
+	VCVTPH2PS    16(R9)(SI*1), Y7
+	PREFETCHT0   (R10)(SI*1)
+	PREFETCHT0   (R11)(SI*1)
+	VBROADCASTSS (SI), Y8
 	VMULPS       Y4, Y8, Y4
 	VADDPS       Y4, Y0, Y0
 	VMULPS       Y5, Y8, Y4
@@ -48,94 +69,746 @@ dim2:
 	VADDPS       Y4, Y2, Y2
 	VMULPS       Y7, Y8, Y4
 	VADDPS       Y4, Y3, Y3
-	ADDQ         $0x20, CX
-	CMPQ         CX, R9
+	ADDQ         $0x20, SI
+	CMPQ         SI, DI
 	JNE          dim2
+	VMOVUPS      Y0, (AX)
+	VMOVUPS      Y1, 32(AX)
+	VMOVUPS      Y2, 64(AX)
+	VMOVUPS      Y3, 96(AX)
+	SUBQ         $0x02, DX
+	ADDQ         $0x08, CX
+	ADDQ         $+128, AX
+	SUBQ         $0x02, nBlocks+32(FP)
+	JMP          group2
+
+group1:
+	CMPQ    nBlocks+32(FP), $0x01
+	JL      done
+	MOVQ    q+8(FP), SI
+	MOVLQSX (CX), R8
+	IMULQ   blockStride+48(FP), R8
+	SHLQ    $0x01, R8
+	ADDQ    k+16(FP), R8
+	SUBQ    SI, R8
+	MOVQ    R8, R9
+	CMPQ    DX, $0x02
+	JL      dim1start
+	MOVLQSX 4(CX), DI
+	IMULQ   blockStride+48(FP), DI
+	SHLQ    $0x01, DI
+	ADDQ    k+16(FP), DI
+	SUBQ    SI, DI
+	MOVQ    DI, R9
+
+dim1start:
+	LEAQ   (SI)(BX*1), DI
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+
+dim1:
+	VCVTPH2PS    (R8)(SI*1), Y4
+	VCVTPH2PS    16(R8)(SI*1), Y5
+	PREFETCHT0   (R9)(SI*1)
+	VBROADCASTSS (SI), Y8
+	VMULPS       Y4, Y8, Y4
+	VADDPS       Y4, Y0, Y0
+	VMULPS       Y5, Y8, Y4
+	VADDPS       Y4, Y1, Y1
+	ADDQ         $0x20, SI
+	CMPQ         SI, DI
+	JNE          dim1
+	VMOVUPS      Y0, (AX)
+	VMOVUPS      Y1, 32(AX)
+	SUBQ         $0x01, DX
+	ADDQ         $0x04, CX
+	ADDQ         $+64, AX
+	SUBQ         $0x01, nBlocks+32(FP)
+	JMP          group1
+
+done:
+	VZEROUPPER
+	RET
+
+// func Scorex2(dst *float32, q *float32, k *uint16, blocks *int32, nBlocks int, nStored int, blockStride int, dim int)
+// Requires: AVX, F16C, MMX+
+TEXT ·Scorex2(SB), NOSPLIT, $0-64
+	MOVQ  dst+0(FP), AX
+	MOVQ  blocks+24(FP), CX
+	MOVQ  nStored+40(FP), DX
+	MOVQ  dim+56(FP), BX
+	SHLQ  $0x05, BX
+	TESTQ BX, BX
+	JE    done
+
+group2:
+	CMPQ    nBlocks+32(FP), $0x02
+	JL      group1
+	MOVQ    q+8(FP), SI
+	MOVLQSX (CX), R8
+	IMULQ   blockStride+48(FP), R8
+	SHLQ    $0x01, R8
+	ADDQ    k+16(FP), R8
+	SUBQ    SI, R8
+	MOVLQSX 4(CX), R9
+	IMULQ   blockStride+48(FP), R9
+	SHLQ    $0x01, R9
+	ADDQ    k+16(FP), R9
+	SUBQ    SI, R9
+	MOVQ    R8, R10
+	MOVQ    R9, R11
+	CMPQ    DX, $0x03
+	JL      dim2start
+	MOVLQSX 8(CX), DI
+	IMULQ   blockStride+48(FP), DI
+	SHLQ    $0x01, DI
+	ADDQ    k+16(FP), DI
+	SUBQ    SI, DI
+	MOVQ    DI, R10
+	CMPQ    DX, $0x04
+	JL      dim2start
+	MOVLQSX 12(CX), DI
+	IMULQ   blockStride+48(FP), DI
+	SHLQ    $0x01, DI
+	ADDQ    k+16(FP), DI
+	SUBQ    SI, DI
+	MOVQ    DI, R11
+
+dim2start:
+	LEAQ   (SI)(BX*1), DI
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+
+dim2:
+	VCVTPH2PS    (R8)(SI*1), Y8
+	VCVTPH2PS    16(R8)(SI*1), Y9
+	VCVTPH2PS    (R9)(SI*1), Y10
+	VCVTPH2PS    16(R9)(SI*1), Y11
+	PREFETCHT0   (R10)(SI*1)
+	PREFETCHT0   (R11)(SI*1)
+	VBROADCASTSS (SI), Y13
+	VMULPS       Y8, Y13, Y12
+	VADDPS       Y12, Y0, Y0
+	VMULPS       Y9, Y13, Y12
+	VADDPS       Y12, Y1, Y1
+	VMULPS       Y10, Y13, Y12
+	VADDPS       Y12, Y2, Y2
+	VMULPS       Y11, Y13, Y12
+	VADDPS       Y12, Y3, Y3
+	VBROADCASTSS 4(SI), Y13
+	VMULPS       Y8, Y13, Y12
+	VADDPS       Y12, Y4, Y4
+	VMULPS       Y9, Y13, Y12
+	VADDPS       Y12, Y5, Y5
+	VMULPS       Y10, Y13, Y12
+	VADDPS       Y12, Y6, Y6
+	VMULPS       Y11, Y13, Y12
+	VADDPS       Y12, Y7, Y7
+	ADDQ         $0x20, SI
+	CMPQ         SI, DI
+	JNE          dim2
+	VMOVUPS      Y0, (AX)
+	VMOVUPS      Y1, 32(AX)
+	VMOVUPS      Y2, 128(AX)
+	VMOVUPS      Y3, 160(AX)
+	VMOVUPS      Y4, 64(AX)
+	VMOVUPS      Y5, 96(AX)
+	VMOVUPS      Y6, 192(AX)
+	VMOVUPS      Y7, 224(AX)
+	SUBQ         $0x02, DX
+	ADDQ         $0x08, CX
+	ADDQ         $+256, AX
+	SUBQ         $0x02, nBlocks+32(FP)
+	JMP          group2
+
+group1:
+	CMPQ    nBlocks+32(FP), $0x01
+	JL      done
+	MOVQ    q+8(FP), SI
+	MOVLQSX (CX), R8
+	IMULQ   blockStride+48(FP), R8
+	SHLQ    $0x01, R8
+	ADDQ    k+16(FP), R8
+	SUBQ    SI, R8
+	MOVQ    R8, R9
+	CMPQ    DX, $0x02
+	JL      dim1start
+	MOVLQSX 4(CX), DI
+	IMULQ   blockStride+48(FP), DI
+	SHLQ    $0x01, DI
+	ADDQ    k+16(FP), DI
+	SUBQ    SI, DI
+	MOVQ    DI, R9
+
+dim1start:
+	LEAQ   (SI)(BX*1), DI
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+
+dim1:
+	VCVTPH2PS    (R8)(SI*1), Y8
+	VCVTPH2PS    16(R8)(SI*1), Y9
+	PREFETCHT0   (R9)(SI*1)
+	VBROADCASTSS (SI), Y13
+	VMULPS       Y8, Y13, Y12
+	VADDPS       Y12, Y0, Y0
+	VMULPS       Y9, Y13, Y12
+	VADDPS       Y12, Y1, Y1
+	VBROADCASTSS 4(SI), Y13
+	VMULPS       Y8, Y13, Y12
+	VADDPS       Y12, Y2, Y2
+	VMULPS       Y9, Y13, Y12
+	VADDPS       Y12, Y3, Y3
+	ADDQ         $0x20, SI
+	CMPQ         SI, DI
+	JNE          dim1
+	VMOVUPS      Y0, (AX)
+	VMOVUPS      Y1, 32(AX)
+	VMOVUPS      Y2, 64(AX)
+	VMOVUPS      Y3, 96(AX)
+	SUBQ         $0x01, DX
+	ADDQ         $0x04, CX
+	ADDQ         $+128, AX
+	SUBQ         $0x01, nBlocks+32(FP)
+	JMP          group1
+
+done:
+	VZEROUPPER
+	RET
+
+// func Scorex3(dst *float32, q *float32, k *uint16, blocks *int32, nBlocks int, nStored int, blockStride int, dim int)
+// Requires: AVX, F16C, MMX+
+TEXT ·Scorex3(SB), NOSPLIT, $0-64
+	MOVQ  dst+0(FP), AX
+	MOVQ  blocks+24(FP), CX
+	MOVQ  nStored+40(FP), DX
+	MOVQ  dim+56(FP), BX
+	SHLQ  $0x05, BX
+	TESTQ BX, BX
+	JE    done
+
+group1:
+	CMPQ    nBlocks+32(FP), $0x01
+	JL      done
+	MOVQ    q+8(FP), SI
+	MOVLQSX (CX), R8
+	IMULQ   blockStride+48(FP), R8
+	SHLQ    $0x01, R8
+	ADDQ    k+16(FP), R8
+	SUBQ    SI, R8
+	MOVQ    R8, R9
+	CMPQ    DX, $0x02
+	JL      dim1start
+	MOVLQSX 4(CX), DI
+	IMULQ   blockStride+48(FP), DI
+	SHLQ    $0x01, DI
+	ADDQ    k+16(FP), DI
+	SUBQ    SI, DI
+	MOVQ    DI, R9
+
+dim1start:
+	LEAQ   (SI)(BX*1), DI
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+
+dim1:
+	VCVTPH2PS    (R8)(SI*1), Y6
+	VCVTPH2PS    16(R8)(SI*1), Y7
+	PREFETCHT0   (R9)(SI*1)
+	VBROADCASTSS (SI), Y9
+	VMULPS       Y6, Y9, Y8
+	VADDPS       Y8, Y0, Y0
+	VMULPS       Y7, Y9, Y8
+	VADDPS       Y8, Y1, Y1
+	VBROADCASTSS 4(SI), Y9
+	VMULPS       Y6, Y9, Y8
+	VADDPS       Y8, Y2, Y2
+	VMULPS       Y7, Y9, Y8
+	VADDPS       Y8, Y3, Y3
+	VBROADCASTSS 8(SI), Y9
+	VMULPS       Y6, Y9, Y8
+	VADDPS       Y8, Y4, Y4
+	VMULPS       Y7, Y9, Y8
+	VADDPS       Y8, Y5, Y5
+	ADDQ         $0x20, SI
+	CMPQ         SI, DI
+	JNE          dim1
+	VMOVUPS      Y0, (AX)
+	VMOVUPS      Y1, 32(AX)
+	VMOVUPS      Y2, 64(AX)
+	VMOVUPS      Y3, 96(AX)
+	VMOVUPS      Y4, 128(AX)
+	VMOVUPS      Y5, 160(AX)
+	SUBQ         $0x01, DX
+	ADDQ         $0x04, CX
+	ADDQ         $+192, AX
+	SUBQ         $0x01, nBlocks+32(FP)
+	JMP          group1
+
+done:
+	VZEROUPPER
+	RET
+
+// func Scorex4(dst *float32, q *float32, k *uint16, blocks *int32, nBlocks int, nStored int, blockStride int, dim int)
+// Requires: AVX, F16C, MMX+
+TEXT ·Scorex4(SB), NOSPLIT, $0-64
+	MOVQ  dst+0(FP), AX
+	MOVQ  blocks+24(FP), CX
+	MOVQ  nStored+40(FP), DX
+	MOVQ  dim+56(FP), BX
+	SHLQ  $0x05, BX
+	TESTQ BX, BX
+	JE    done
+
+group1:
+	CMPQ    nBlocks+32(FP), $0x01
+	JL      done
+	MOVQ    q+8(FP), SI
+	MOVLQSX (CX), R8
+	IMULQ   blockStride+48(FP), R8
+	SHLQ    $0x01, R8
+	ADDQ    k+16(FP), R8
+	SUBQ    SI, R8
+	MOVQ    R8, R9
+	CMPQ    DX, $0x02
+	JL      dim1start
+	MOVLQSX 4(CX), DI
+	IMULQ   blockStride+48(FP), DI
+	SHLQ    $0x01, DI
+	ADDQ    k+16(FP), DI
+	SUBQ    SI, DI
+	MOVQ    DI, R9
+
+dim1start:
+	LEAQ   (SI)(BX*1), DI
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+
+dim1:
+	VCVTPH2PS    (R8)(SI*1), Y8
+	VCVTPH2PS    16(R8)(SI*1), Y9
+	PREFETCHT0   (R9)(SI*1)
+	VBROADCASTSS (SI), Y11
+	VMULPS       Y8, Y11, Y10
+	VADDPS       Y10, Y0, Y0
+	VMULPS       Y9, Y11, Y10
+	VADDPS       Y10, Y1, Y1
+	VBROADCASTSS 4(SI), Y11
+	VMULPS       Y8, Y11, Y10
+	VADDPS       Y10, Y2, Y2
+	VMULPS       Y9, Y11, Y10
+	VADDPS       Y10, Y3, Y3
+	VBROADCASTSS 8(SI), Y11
+	VMULPS       Y8, Y11, Y10
+	VADDPS       Y10, Y4, Y4
+	VMULPS       Y9, Y11, Y10
+	VADDPS       Y10, Y5, Y5
+	VBROADCASTSS 12(SI), Y11
+	VMULPS       Y8, Y11, Y10
+	VADDPS       Y10, Y6, Y6
+	VMULPS       Y9, Y11, Y10
+	VADDPS       Y10, Y7, Y7
+	ADDQ         $0x20, SI
+	CMPQ         SI, DI
+	JNE          dim1
+	VMOVUPS      Y0, (AX)
+	VMOVUPS      Y1, 32(AX)
+	VMOVUPS      Y2, 64(AX)
+	VMOVUPS      Y3, 96(AX)
+	VMOVUPS      Y4, 128(AX)
+	VMOVUPS      Y5, 160(AX)
+	VMOVUPS      Y6, 192(AX)
+	VMOVUPS      Y7, 224(AX)
+	SUBQ         $0x01, DX
+	ADDQ         $0x04, CX
+	ADDQ         $+256, AX
+	SUBQ         $0x01, nBlocks+32(FP)
+	JMP          group1
+
+done:
+	VZEROUPPER
+	RET
+
+// func Scorex5(dst *float32, q *float32, k *uint16, blocks *int32, nBlocks int, nStored int, blockStride int, dim int)
+// Requires: AVX, F16C, MMX+
+TEXT ·Scorex5(SB), NOSPLIT, $0-64
+	MOVQ  dst+0(FP), AX
+	MOVQ  blocks+24(FP), CX
+	MOVQ  nStored+40(FP), DX
+	MOVQ  dim+56(FP), BX
+	SHLQ  $0x05, BX
+	TESTQ BX, BX
+	JE    done
+
+group1:
+	CMPQ    nBlocks+32(FP), $0x01
+	JL      done
+	MOVQ    q+8(FP), SI
+	MOVLQSX (CX), R8
+	IMULQ   blockStride+48(FP), R8
+	SHLQ    $0x01, R8
+	ADDQ    k+16(FP), R8
+	SUBQ    SI, R8
+	MOVQ    R8, R9
+	CMPQ    DX, $0x02
+	JL      dim1start
+	MOVLQSX 4(CX), DI
+	IMULQ   blockStride+48(FP), DI
+	SHLQ    $0x01, DI
+	ADDQ    k+16(FP), DI
+	SUBQ    SI, DI
+	MOVQ    DI, R9
+
+dim1start:
+	LEAQ   (SI)(BX*1), DI
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
+
+dim1:
+	VCVTPH2PS    (R8)(SI*1), Y10
+	VCVTPH2PS    16(R8)(SI*1), Y11
+	PREFETCHT0   (R9)(SI*1)
+	VBROADCASTSS (SI), Y13
+	VMULPS       Y10, Y13, Y12
+	VADDPS       Y12, Y0, Y0
+	VMULPS       Y11, Y13, Y12
+	VADDPS       Y12, Y1, Y1
+	VBROADCASTSS 4(SI), Y13
+	VMULPS       Y10, Y13, Y12
+	VADDPS       Y12, Y2, Y2
+	VMULPS       Y11, Y13, Y12
+	VADDPS       Y12, Y3, Y3
+	VBROADCASTSS 8(SI), Y13
+	VMULPS       Y10, Y13, Y12
+	VADDPS       Y12, Y4, Y4
+	VMULPS       Y11, Y13, Y12
+	VADDPS       Y12, Y5, Y5
+	VBROADCASTSS 12(SI), Y13
+	VMULPS       Y10, Y13, Y12
+	VADDPS       Y12, Y6, Y6
+	VMULPS       Y11, Y13, Y12
+	VADDPS       Y12, Y7, Y7
+	VBROADCASTSS 16(SI), Y13
+	VMULPS       Y10, Y13, Y12
+	VADDPS       Y12, Y8, Y8
+	VMULPS       Y11, Y13, Y12
+	VADDPS       Y12, Y9, Y9
+	ADDQ         $0x20, SI
+	CMPQ         SI, DI
+	JNE          dim1
+	VMOVUPS      Y0, (AX)
+	VMOVUPS      Y1, 32(AX)
+	VMOVUPS      Y2, 64(AX)
+	VMOVUPS      Y3, 96(AX)
+	VMOVUPS      Y4, 128(AX)
+	VMOVUPS      Y5, 160(AX)
+	VMOVUPS      Y6, 192(AX)
+	VMOVUPS      Y7, 224(AX)
+	VMOVUPS      Y8, 256(AX)
+	VMOVUPS      Y9, 288(AX)
+	SUBQ         $0x01, DX
+	ADDQ         $0x04, CX
+	ADDQ         $+320, AX
+	SUBQ         $0x01, nBlocks+32(FP)
+	JMP          group1
+
+done:
+	VZEROUPPER
+	RET
+
+// func Scorex6(dst *float32, q *float32, k *uint16, blocks *int32, nBlocks int, nStored int, blockStride int, dim int)
+// Requires: AVX, F16C, MMX+
+TEXT ·Scorex6(SB), NOSPLIT, $0-64
+	MOVQ  dst+0(FP), AX
+	MOVQ  blocks+24(FP), CX
+	MOVQ  nStored+40(FP), DX
+	MOVQ  dim+56(FP), BX
+	SHLQ  $0x05, BX
+	TESTQ BX, BX
+	JE    done
+
+group1:
+	CMPQ    nBlocks+32(FP), $0x01
+	JL      done
+	MOVQ    q+8(FP), SI
+	MOVLQSX (CX), R8
+	IMULQ   blockStride+48(FP), R8
+	SHLQ    $0x01, R8
+	ADDQ    k+16(FP), R8
+	SUBQ    SI, R8
+	MOVQ    R8, R9
+	CMPQ    DX, $0x02
+	JL      dim1start
+	MOVLQSX 4(CX), DI
+	IMULQ   blockStride+48(FP), DI
+	SHLQ    $0x01, DI
+	ADDQ    k+16(FP), DI
+	SUBQ    SI, DI
+	MOVQ    DI, R9
+
+dim1start:
+	LEAQ   (SI)(BX*1), DI
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
+	VXORPS Y10, Y10, Y10
+	VXORPS Y11, Y11, Y11
+
+dim1:
+	VCVTPH2PS    (R8)(SI*1), Y12
+	VCVTPH2PS    16(R8)(SI*1), Y13
+	PREFETCHT0   (R9)(SI*1)
+	VBROADCASTSS (SI), Y15
+	VMULPS       Y12, Y15, Y14
+	VADDPS       Y14, Y0, Y0
+	VMULPS       Y13, Y15, Y14
+	VADDPS       Y14, Y1, Y1
+	VBROADCASTSS 4(SI), Y15
+	VMULPS       Y12, Y15, Y14
+	VADDPS       Y14, Y2, Y2
+	VMULPS       Y13, Y15, Y14
+	VADDPS       Y14, Y3, Y3
+	VBROADCASTSS 8(SI), Y15
+	VMULPS       Y12, Y15, Y14
+	VADDPS       Y14, Y4, Y4
+	VMULPS       Y13, Y15, Y14
+	VADDPS       Y14, Y5, Y5
+	VBROADCASTSS 12(SI), Y15
+	VMULPS       Y12, Y15, Y14
+	VADDPS       Y14, Y6, Y6
+	VMULPS       Y13, Y15, Y14
+	VADDPS       Y14, Y7, Y7
+	VBROADCASTSS 16(SI), Y15
+	VMULPS       Y12, Y15, Y14
+	VADDPS       Y14, Y8, Y8
+	VMULPS       Y13, Y15, Y14
+	VADDPS       Y14, Y9, Y9
+	VBROADCASTSS 20(SI), Y15
+	VMULPS       Y12, Y15, Y14
+	VADDPS       Y14, Y10, Y10
+	VMULPS       Y13, Y15, Y14
+	VADDPS       Y14, Y11, Y11
+	ADDQ         $0x20, SI
+	CMPQ         SI, DI
+	JNE          dim1
+	VMOVUPS      Y0, (AX)
+	VMOVUPS      Y1, 32(AX)
+	VMOVUPS      Y2, 64(AX)
+	VMOVUPS      Y3, 96(AX)
+	VMOVUPS      Y4, 128(AX)
+	VMOVUPS      Y5, 160(AX)
+	VMOVUPS      Y6, 192(AX)
+	VMOVUPS      Y7, 224(AX)
+	VMOVUPS      Y8, 256(AX)
+	VMOVUPS      Y9, 288(AX)
+	VMOVUPS      Y10, 320(AX)
+	VMOVUPS      Y11, 352(AX)
+	SUBQ         $0x01, DX
+	ADDQ         $0x04, CX
+	ADDQ         $+384, AX
+	SUBQ         $0x01, nBlocks+32(FP)
+	JMP          group1
+
+done:
+	VZEROUPPER
+	RET
+
+// func AddRowsx1(dst *float32, dstStride int, e *float32, eStep int, lane int, v *uint16, ahead *uint16, vStride int, nRows int, n int)
+// Requires: AVX, CMOV, F16C, MMX+
+TEXT ·AddRowsx1(SB), NOSPLIT, $0-80
+	MOVQ dst+0(FP), AX
+	MOVQ dstStride+8(FP), CX
+	MOVQ vStride+56(FP), DX
+	MOVQ ahead+48(FP), BX
+	MOVQ e+16(FP), SI
+	MOVQ eStep+24(FP), DI
+	SHLQ $0x02, CX
+	SHLQ $0x02, DI
+	SUBQ $0x40, DI
+	SHLQ $0x01, DX
+	SUBQ v+40(FP), BX
+	CMPQ nRows+64(FP), $0x00
+	JE   done
+
+group2:
+	CMPQ    n+72(FP), $0x02
+	JL      group1
+	MOVQ    AX, CX
+	VMOVUPS (CX), Y0
+	VMOVUPS 32(CX), Y1
+	VMOVUPS 64(CX), Y2
+	VMOVUPS 96(CX), Y3
+	MOVQ    SI, R10
+	MOVQ    nRows+64(FP), R9
+	MOVQ    v+40(FP), CX
+	MOVQ    $0x00000010, R8
+	SUBQ    lane+32(FP), R8
+
+lanes2:
+	CMPQ    R8, R9
+	CMOVQGT R9, R8
+	SUBQ    R8, R9
+
+rows2:
+	VCVTPH2PS    (CX), Y4
+	VCVTPH2PS    16(CX), Y5
+	VCVTPH2PS    32(CX), Y6
+	VCVTPH2PS    48(CX), Y7
+	PREFETCHT0   (CX)(BX*1)
+	VBROADCASTSS (R10), Y8
+	VMULPS       Y4, Y8, Y4
+	VADDPS       Y4, Y0, Y0
+	VMULPS       Y5, Y8, Y4
+	VADDPS       Y4, Y1, Y1
+	VMULPS       Y6, Y8, Y4
+	VADDPS       Y4, Y2, Y2
+	VMULPS       Y7, Y8, Y4
+	VADDPS       Y4, Y3, Y3
+	ADDQ         $0x04, R10
+	ADDQ         DX, CX
+	DECQ         R8
+	JNE          rows2
+	ADDQ         DI, R10
+	MOVQ         $0x00000010, R8
+	TESTQ        R9, R9
+	JNE          lanes2
 	MOVQ         AX, CX
 	VMOVUPS      Y0, (CX)
 	VMOVUPS      Y1, 32(CX)
 	VMOVUPS      Y2, 64(CX)
 	VMOVUPS      Y3, 96(CX)
-	ADDQ         $0x08, SI
 	ADDQ         $+128, AX
-	SUBQ         $0x02, DI
-	JMP          blocks2
+	ADDQ         $+64, v+40(FP)
+	SUBQ         $0x02, n+72(FP)
+	JMP          group2
 
-blocks1:
-	CMPQ    DI, $0x01
+group1:
+	CMPQ    n+72(FP), $0x01
 	JL      done
-	MOVLQSX (SI), R10
-	IMULQ   R8, R10
-	ADDQ    BX, R10
-	VXORPS  Y0, Y0, Y0
-	VXORPS  Y1, Y1, Y1
-	XORQ    CX, CX
+	MOVQ    AX, CX
+	VMOVUPS (CX), Y0
+	VMOVUPS 32(CX), Y1
+	MOVQ    SI, R10
+	MOVQ    nRows+64(FP), R9
+	MOVQ    v+40(FP), CX
+	MOVQ    $0x00000010, R8
+	SUBQ    lane+32(FP), R8
 
-dim1:
-	VCVTPH2PS    (R10)(CX*1), Y4
-	VCVTPH2PS    16(R10)(CX*1), Y5
-	VBROADCASTSS (DX)(CX*2), Y8
+lanes1:
+	CMPQ    R8, R9
+	CMOVQGT R9, R8
+	SUBQ    R8, R9
+
+rows1:
+	VCVTPH2PS    (CX), Y4
+	VCVTPH2PS    16(CX), Y5
+	PREFETCHT0   (CX)(BX*1)
+	VBROADCASTSS (R10), Y8
 	VMULPS       Y4, Y8, Y4
 	VADDPS       Y4, Y0, Y0
 	VMULPS       Y5, Y8, Y4
 	VADDPS       Y4, Y1, Y1
-	ADDQ         $0x20, CX
-	CMPQ         CX, R9
-	JNE          dim1
+	ADDQ         $0x04, R10
+	ADDQ         DX, CX
+	DECQ         R8
+	JNE          rows1
+	ADDQ         DI, R10
+	MOVQ         $0x00000010, R8
+	TESTQ        R9, R9
+	JNE          lanes1
 	MOVQ         AX, CX
 	VMOVUPS      Y0, (CX)
 	VMOVUPS      Y1, 32(CX)
-	ADDQ         $0x04, SI
 	ADDQ         $+64, AX
-	SUBQ         $0x01, DI
-	JMP          blocks1
+	ADDQ         $+32, v+40(FP)
+	SUBQ         $0x01, n+72(FP)
+	JMP          group1
 
 done:
 	VZEROUPPER
 	RET
 
-// func Scorex2(dst *float32, dstStride int, q *float32, k *uint16, blocks *int32, nBlocks int, blockStride int, dim int)
-// Requires: AVX, F16C
-TEXT ·Scorex2(SB), NOSPLIT, $0-64
-	MOVQ  dst+0(FP), AX
-	MOVQ  dstStride+8(FP), CX
-	MOVQ  q+16(FP), DX
-	MOVQ  k+24(FP), BX
-	MOVQ  blocks+32(FP), SI
-	MOVQ  nBlocks+40(FP), DI
-	MOVQ  blockStride+48(FP), R8
-	MOVQ  dim+56(FP), R9
-	SHLQ  $0x02, CX
-	SHLQ  $0x01, R8
-	SHLQ  $0x05, R9
-	TESTQ R9, R9
-	JE    done
+// func AddRowsx2(dst *float32, dstStride int, e *float32, eStep int, lane int, v *uint16, ahead *uint16, vStride int, nRows int, n int)
+// Requires: AVX, CMOV, F16C, MMX+
+TEXT ·AddRowsx2(SB), NOSPLIT, $0-80
+	MOVQ dst+0(FP), AX
+	MOVQ dstStride+8(FP), CX
+	MOVQ vStride+56(FP), DX
+	MOVQ ahead+48(FP), BX
+	MOVQ e+16(FP), SI
+	MOVQ eStep+24(FP), DI
+	SHLQ $0x02, CX
+	SHLQ $0x02, DI
+	SUBQ $0x40, DI
+	SHLQ $0x01, DX
+	SUBQ v+40(FP), BX
+	CMPQ nRows+64(FP), $0x00
+	JE   done
 
-blocks2:
-	CMPQ    DI, $0x02
-	JL      blocks1
-	MOVLQSX (SI), R11
-	IMULQ   R8, R11
-	ADDQ    BX, R11
-	MOVLQSX 4(SI), R12
-	IMULQ   R8, R12
-	ADDQ    BX, R12
-	VXORPS  Y0, Y0, Y0
-	VXORPS  Y1, Y1, Y1
-	VXORPS  Y2, Y2, Y2
-	VXORPS  Y3, Y3, Y3
-	VXORPS  Y4, Y4, Y4
-	VXORPS  Y5, Y5, Y5
-	VXORPS  Y6, Y6, Y6
-	VXORPS  Y7, Y7, Y7
-	XORQ    R10, R10
+group2:
+	CMPQ    n+72(FP), $0x02
+	JL      group1
+	MOVQ    AX, R8
+	VMOVUPS (R8), Y0
+	VMOVUPS 32(R8), Y1
+	VMOVUPS 64(R8), Y2
+	VMOVUPS 96(R8), Y3
+	ADDQ    CX, R8
+	VMOVUPS (R8), Y4
+	VMOVUPS 32(R8), Y5
+	VMOVUPS 64(R8), Y6
+	VMOVUPS 96(R8), Y7
+	MOVQ    SI, R11
+	MOVQ    nRows+64(FP), R10
+	MOVQ    v+40(FP), R8
+	MOVQ    $0x00000010, R9
+	SUBQ    lane+32(FP), R9
 
-dim2:
-	VCVTPH2PS    (R11)(R10*1), Y8
-	VCVTPH2PS    16(R11)(R10*1), Y9
-	VCVTPH2PS    (R12)(R10*1), Y10
-	VCVTPH2PS    16(R12)(R10*1), Y11
-	VBROADCASTSS (DX)(R10*2), Y13
+lanes2:
+	CMPQ    R9, R10
+	CMOVQGT R10, R9
+	SUBQ    R9, R10
+
+rows2:
+	VCVTPH2PS    (R8), Y8
+	VCVTPH2PS    16(R8), Y9
+	VCVTPH2PS    32(R8), Y10
+	VCVTPH2PS    48(R8), Y11
+	PREFETCHT0   (R8)(BX*1)
+	VBROADCASTSS (R11), Y13
 	VMULPS       Y8, Y13, Y12
 	VADDPS       Y12, Y0, Y0
 	VMULPS       Y9, Y13, Y12
@@ -144,7 +817,7 @@ dim2:
 	VADDPS       Y12, Y2, Y2
 	VMULPS       Y11, Y13, Y12
 	VADDPS       Y12, Y3, Y3
-	VBROADCASTSS 4(DX)(R10*2), Y13
+	VBROADCASTSS 64(R11), Y13
 	VMULPS       Y8, Y13, Y12
 	VADDPS       Y12, Y4, Y4
 	VMULPS       Y9, Y13, Y12
@@ -153,772 +826,394 @@ dim2:
 	VADDPS       Y12, Y6, Y6
 	VMULPS       Y11, Y13, Y12
 	VADDPS       Y12, Y7, Y7
-	ADDQ         $0x20, R10
-	CMPQ         R10, R9
-	JNE          dim2
-	MOVQ         AX, R10
-	VMOVUPS      Y0, (R10)
-	VMOVUPS      Y1, 32(R10)
-	VMOVUPS      Y2, 64(R10)
-	VMOVUPS      Y3, 96(R10)
-	ADDQ         CX, R10
-	VMOVUPS      Y4, (R10)
-	VMOVUPS      Y5, 32(R10)
-	VMOVUPS      Y6, 64(R10)
-	VMOVUPS      Y7, 96(R10)
-	ADDQ         $0x08, SI
+	ADDQ         $0x04, R11
+	ADDQ         DX, R8
+	DECQ         R9
+	JNE          rows2
+	ADDQ         DI, R11
+	MOVQ         $0x00000010, R9
+	TESTQ        R10, R10
+	JNE          lanes2
+	MOVQ         AX, R8
+	VMOVUPS      Y0, (R8)
+	VMOVUPS      Y1, 32(R8)
+	VMOVUPS      Y2, 64(R8)
+	VMOVUPS      Y3, 96(R8)
+	ADDQ         CX, R8
+	VMOVUPS      Y4, (R8)
+	VMOVUPS      Y5, 32(R8)
+	VMOVUPS      Y6, 64(R8)
+	VMOVUPS      Y7, 96(R8)
 	ADDQ         $+128, AX
-	SUBQ         $0x02, DI
-	JMP          blocks2
+	ADDQ         $+64, v+40(FP)
+	SUBQ         $0x02, n+72(FP)
+	JMP          group2
 
-blocks1:
-	CMPQ    DI, $0x01
+group1:
+	CMPQ    n+72(FP), $0x01
 	JL      done
-	MOVLQSX (SI), R11
-	IMULQ   R8, R11
-	ADDQ    BX, R11
-	VXORPS  Y0, Y0, Y0
-	VXORPS  Y1, Y1, Y1
-	VXORPS  Y2, Y2, Y2
-	VXORPS  Y3, Y3, Y3
-	XORQ    R10, R10
+	MOVQ    AX, R8
+	VMOVUPS (R8), Y0
+	VMOVUPS 32(R8), Y1
+	ADDQ    CX, R8
+	VMOVUPS (R8), Y2
+	VMOVUPS 32(R8), Y3
+	MOVQ    SI, R11
+	MOVQ    nRows+64(FP), R10
+	MOVQ    v+40(FP), R8
+	MOVQ    $0x00000010, R9
+	SUBQ    lane+32(FP), R9
 
-dim1:
-	VCVTPH2PS    (R11)(R10*1), Y8
-	VCVTPH2PS    16(R11)(R10*1), Y9
-	VBROADCASTSS (DX)(R10*2), Y13
+lanes1:
+	CMPQ    R9, R10
+	CMOVQGT R10, R9
+	SUBQ    R9, R10
+
+rows1:
+	VCVTPH2PS    (R8), Y8
+	VCVTPH2PS    16(R8), Y9
+	PREFETCHT0   (R8)(BX*1)
+	VBROADCASTSS (R11), Y13
 	VMULPS       Y8, Y13, Y12
 	VADDPS       Y12, Y0, Y0
 	VMULPS       Y9, Y13, Y12
 	VADDPS       Y12, Y1, Y1
-	VBROADCASTSS 4(DX)(R10*2), Y13
+	VBROADCASTSS 64(R11), Y13
 	VMULPS       Y8, Y13, Y12
 	VADDPS       Y12, Y2, Y2
 	VMULPS       Y9, Y13, Y12
 	VADDPS       Y12, Y3, Y3
-	ADDQ         $0x20, R10
-	CMPQ         R10, R9
-	JNE          dim1
-	MOVQ         AX, R10
-	VMOVUPS      Y0, (R10)
-	VMOVUPS      Y1, 32(R10)
-	ADDQ         CX, R10
-	VMOVUPS      Y2, (R10)
-	VMOVUPS      Y3, 32(R10)
-	ADDQ         $0x04, SI
+	ADDQ         $0x04, R11
+	ADDQ         DX, R8
+	DECQ         R9
+	JNE          rows1
+	ADDQ         DI, R11
+	MOVQ         $0x00000010, R9
+	TESTQ        R10, R10
+	JNE          lanes1
+	MOVQ         AX, R8
+	VMOVUPS      Y0, (R8)
+	VMOVUPS      Y1, 32(R8)
+	ADDQ         CX, R8
+	VMOVUPS      Y2, (R8)
+	VMOVUPS      Y3, 32(R8)
 	ADDQ         $+64, AX
-	SUBQ         $0x01, DI
-	JMP          blocks1
+	ADDQ         $+32, v+40(FP)
+	SUBQ         $0x01, n+72(FP)
+	JMP          group1
 
 done:
 	VZEROUPPER
 	RET
 
-// func Scorex3(dst *float32, dstStride int, q *float32, k *uint16, blocks *int32, nBlocks int, blockStride int, dim int)
-// Requires: AVX, F16C
-TEXT ·Scorex3(SB), NOSPLIT, $0-64
-	MOVQ  dst+0(FP), AX
-	MOVQ  dstStride+8(FP), CX
-	MOVQ  q+16(FP), DX
-	MOVQ  k+24(FP), BX
-	MOVQ  blocks+32(FP), SI
-	MOVQ  nBlocks+40(FP), DI
-	MOVQ  blockStride+48(FP), R8
-	MOVQ  dim+56(FP), R9
-	SHLQ  $0x02, CX
-	SHLQ  $0x01, R8
-	SHLQ  $0x05, R9
-	TESTQ R9, R9
-	JE    done
+// func AddRowsx3(dst *float32, dstStride int, e *float32, eStep int, lane int, v *uint16, ahead *uint16, vStride int, nRows int, n int)
+// Requires: AVX, CMOV, F16C, MMX+
+TEXT ·AddRowsx3(SB), NOSPLIT, $0-80
+	MOVQ dst+0(FP), AX
+	MOVQ dstStride+8(FP), CX
+	MOVQ vStride+56(FP), DX
+	MOVQ ahead+48(FP), BX
+	MOVQ e+16(FP), SI
+	MOVQ eStep+24(FP), DI
+	SHLQ $0x02, CX
+	SHLQ $0x02, DI
+	SUBQ $0x40, DI
+	SHLQ $0x01, DX
+	SUBQ v+40(FP), BX
+	CMPQ nRows+64(FP), $0x00
+	JE   done
 
-blocks1:
-	CMPQ    DI, $0x01
+group1:
+	CMPQ    n+72(FP), $0x01
 	JL      done
-	MOVLQSX (SI), R11
-	IMULQ   R8, R11
-	ADDQ    BX, R11
-	VXORPS  Y0, Y0, Y0
-	VXORPS  Y1, Y1, Y1
-	VXORPS  Y2, Y2, Y2
-	VXORPS  Y3, Y3, Y3
-	VXORPS  Y4, Y4, Y4
-	VXORPS  Y5, Y5, Y5
-	XORQ    R10, R10
+	MOVQ    AX, R8
+	VMOVUPS (R8), Y0
+	VMOVUPS 32(R8), Y1
+	ADDQ    CX, R8
+	VMOVUPS (R8), Y2
+	VMOVUPS 32(R8), Y3
+	ADDQ    CX, R8
+	VMOVUPS (R8), Y4
+	VMOVUPS 32(R8), Y5
+	MOVQ    SI, R11
+	MOVQ    nRows+64(FP), R10
+	MOVQ    v+40(FP), R8
+	MOVQ    $0x00000010, R9
+	SUBQ    lane+32(FP), R9
 
-dim1:
-	VCVTPH2PS    (R11)(R10*1), Y6
-	VCVTPH2PS    16(R11)(R10*1), Y7
-	VBROADCASTSS (DX)(R10*2), Y9
+lanes1:
+	CMPQ    R9, R10
+	CMOVQGT R10, R9
+	SUBQ    R9, R10
+
+rows1:
+	VCVTPH2PS    (R8), Y6
+	VCVTPH2PS    16(R8), Y7
+	PREFETCHT0   (R8)(BX*1)
+	VBROADCASTSS (R11), Y9
 	VMULPS       Y6, Y9, Y8
 	VADDPS       Y8, Y0, Y0
 	VMULPS       Y7, Y9, Y8
 	VADDPS       Y8, Y1, Y1
-	VBROADCASTSS 4(DX)(R10*2), Y9
+	VBROADCASTSS 64(R11), Y9
 	VMULPS       Y6, Y9, Y8
 	VADDPS       Y8, Y2, Y2
 	VMULPS       Y7, Y9, Y8
 	VADDPS       Y8, Y3, Y3
-	VBROADCASTSS 8(DX)(R10*2), Y9
+	VBROADCASTSS 128(R11), Y9
 	VMULPS       Y6, Y9, Y8
 	VADDPS       Y8, Y4, Y4
 	VMULPS       Y7, Y9, Y8
 	VADDPS       Y8, Y5, Y5
-	ADDQ         $0x20, R10
-	CMPQ         R10, R9
-	JNE          dim1
-	MOVQ         AX, R10
-	VMOVUPS      Y0, (R10)
-	VMOVUPS      Y1, 32(R10)
-	ADDQ         CX, R10
-	VMOVUPS      Y2, (R10)
-	VMOVUPS      Y3, 32(R10)
-	ADDQ         CX, R10
-	VMOVUPS      Y4, (R10)
-	VMOVUPS      Y5, 32(R10)
-	ADDQ         $0x04, SI
+	ADDQ         $0x04, R11
+	ADDQ         DX, R8
+	DECQ         R9
+	JNE          rows1
+	ADDQ         DI, R11
+	MOVQ         $0x00000010, R9
+	TESTQ        R10, R10
+	JNE          lanes1
+	MOVQ         AX, R8
+	VMOVUPS      Y0, (R8)
+	VMOVUPS      Y1, 32(R8)
+	ADDQ         CX, R8
+	VMOVUPS      Y2, (R8)
+	VMOVUPS      Y3, 32(R8)
+	ADDQ         CX, R8
+	VMOVUPS      Y4, (R8)
+	VMOVUPS      Y5, 32(R8)
 	ADDQ         $+64, AX
-	SUBQ         $0x01, DI
-	JMP          blocks1
+	ADDQ         $+32, v+40(FP)
+	SUBQ         $0x01, n+72(FP)
+	JMP          group1
 
 done:
 	VZEROUPPER
 	RET
 
-// func Scorex4(dst *float32, dstStride int, q *float32, k *uint16, blocks *int32, nBlocks int, blockStride int, dim int)
-// Requires: AVX, F16C
-TEXT ·Scorex4(SB), NOSPLIT, $0-64
-	MOVQ  dst+0(FP), AX
-	MOVQ  dstStride+8(FP), CX
-	MOVQ  q+16(FP), DX
-	MOVQ  k+24(FP), BX
-	MOVQ  blocks+32(FP), SI
-	MOVQ  nBlocks+40(FP), DI
-	MOVQ  blockStride+48(FP), R8
-	MOVQ  dim+56(FP), R9
-	SHLQ  $0x02, CX
-	SHLQ  $0x01, R8
-	SHLQ  $0x05, R9
-	TESTQ R9, R9
-	JE    done
+// func AddRowsx4(dst *float32, dstStride int, e *float32, eStep int, lane int, v *uint16, ahead *uint16, vStride int, nRows int, n int)
+// Requires: AVX, CMOV, F16C, MMX+
+TEXT ·AddRowsx4(SB), NOSPLIT, $0-80
+	MOVQ dst+0(FP), AX
+	MOVQ dstStride+8(FP), CX
+	MOVQ vStride+56(FP), DX
+	MOVQ ahead+48(FP), BX
+	MOVQ e+16(FP), SI
+	MOVQ eStep+24(FP), DI
+	SHLQ $0x02, CX
+	SHLQ $0x02, DI
+	SUBQ $0x40, DI
+	SHLQ $0x01, DX
+	SUBQ v+40(FP), BX
+	CMPQ nRows+64(FP), $0x00
+	JE   done
 
-blocks1:
-	CMPQ    DI, $0x01
+group1:
+	CMPQ    n+72(FP), $0x01
 	JL      done
-	MOVLQSX (SI), R11
-	IMULQ   R8, R11
-	ADDQ    BX, R11
-	VXORPS  Y0, Y0, Y0
-	VXORPS  Y1, Y1, Y1
-	VXORPS  Y2, Y2, Y2
-	VXORPS  Y3, Y3, Y3
-	VXORPS  Y4, Y4, Y4
-	VXORPS  Y5, Y5, Y5
-	VXORPS  Y6, Y6, Y6
-	VXORPS  Y7, Y7, Y7
-	XORQ    R10, R10
+	MOVQ    AX, R8
+	VMOVUPS (R8), Y0
+	VMOVUPS 32(R8), Y1
+	ADDQ    CX, R8
+	VMOVUPS (R8), Y2
+	VMOVUPS 32(R8), Y3
+	ADDQ    CX, R8
+	VMOVUPS (R8), Y4
+	VMOVUPS 32(R8), Y5
+	ADDQ    CX, R8
+	VMOVUPS (R8), Y6
+	VMOVUPS 32(R8), Y7
+	MOVQ    SI, R11
+	MOVQ    nRows+64(FP), R10
+	MOVQ    v+40(FP), R8
+	MOVQ    $0x00000010, R9
+	SUBQ    lane+32(FP), R9
 
-dim1:
-	VCVTPH2PS    (R11)(R10*1), Y8
-	VCVTPH2PS    16(R11)(R10*1), Y9
-	VBROADCASTSS (DX)(R10*2), Y11
+lanes1:
+	CMPQ    R9, R10
+	CMOVQGT R10, R9
+	SUBQ    R9, R10
+
+rows1:
+	VCVTPH2PS    (R8), Y8
+	VCVTPH2PS    16(R8), Y9
+	PREFETCHT0   (R8)(BX*1)
+	VBROADCASTSS (R11), Y11
 	VMULPS       Y8, Y11, Y10
 	VADDPS       Y10, Y0, Y0
 	VMULPS       Y9, Y11, Y10
 	VADDPS       Y10, Y1, Y1
-	VBROADCASTSS 4(DX)(R10*2), Y11
+	VBROADCASTSS 64(R11), Y11
 	VMULPS       Y8, Y11, Y10
 	VADDPS       Y10, Y2, Y2
 	VMULPS       Y9, Y11, Y10
 	VADDPS       Y10, Y3, Y3
-	VBROADCASTSS 8(DX)(R10*2), Y11
+	VBROADCASTSS 128(R11), Y11
 	VMULPS       Y8, Y11, Y10
 	VADDPS       Y10, Y4, Y4
 	VMULPS       Y9, Y11, Y10
 	VADDPS       Y10, Y5, Y5
-	VBROADCASTSS 12(DX)(R10*2), Y11
+	VBROADCASTSS 192(R11), Y11
 	VMULPS       Y8, Y11, Y10
 	VADDPS       Y10, Y6, Y6
 	VMULPS       Y9, Y11, Y10
 	VADDPS       Y10, Y7, Y7
-	ADDQ         $0x20, R10
-	CMPQ         R10, R9
-	JNE          dim1
-	MOVQ         AX, R10
-	VMOVUPS      Y0, (R10)
-	VMOVUPS      Y1, 32(R10)
-	ADDQ         CX, R10
-	VMOVUPS      Y2, (R10)
-	VMOVUPS      Y3, 32(R10)
-	ADDQ         CX, R10
-	VMOVUPS      Y4, (R10)
-	VMOVUPS      Y5, 32(R10)
-	ADDQ         CX, R10
-	VMOVUPS      Y6, (R10)
-	VMOVUPS      Y7, 32(R10)
-	ADDQ         $0x04, SI
+	ADDQ         $0x04, R11
+	ADDQ         DX, R8
+	DECQ         R9
+	JNE          rows1
+	ADDQ         DI, R11
+	MOVQ         $0x00000010, R9
+	TESTQ        R10, R10
+	JNE          lanes1
+	MOVQ         AX, R8
+	VMOVUPS      Y0, (R8)
+	VMOVUPS      Y1, 32(R8)
+	ADDQ         CX, R8
+	VMOVUPS      Y2, (R8)
+	VMOVUPS      Y3, 32(R8)
+	ADDQ         CX, R8
+	VMOVUPS      Y4, (R8)
+	VMOVUPS      Y5, 32(R8)
+	ADDQ         CX, R8
+	VMOVUPS      Y6, (R8)
+	VMOVUPS      Y7, 32(R8)
 	ADDQ         $+64, AX
-	SUBQ         $0x01, DI
-	JMP          blocks1
+	ADDQ         $+32, v+40(FP)
+	SUBQ         $0x01, n+72(FP)
+	JMP          group1
 
 done:
 	VZEROUPPER
 	RET
 
-// func Scorex5(dst *float32, dstStride int, q *float32, k *uint16, blocks *int32, nBlocks int, blockStride int, dim int)
-// Requires: AVX, F16C
-TEXT ·Scorex5(SB), NOSPLIT, $0-64
-	MOVQ  dst+0(FP), AX
-	MOVQ  dstStride+8(FP), CX
-	MOVQ  q+16(FP), DX
-	MOVQ  k+24(FP), BX
-	MOVQ  blocks+32(FP), SI
-	MOVQ  nBlocks+40(FP), DI
-	MOVQ  blockStride+48(FP), R8
-	MOVQ  dim+56(FP), R9
-	SHLQ  $0x02, CX
-	SHLQ  $0x01, R8
-	SHLQ  $0x05, R9
-	TESTQ R9, R9
-	JE    done
+// func AddRowsx5(dst *float32, dstStride int, e *float32, eStep int, lane int, v *uint16, ahead *uint16, vStride int, nRows int, n int)
+// Requires: AVX, CMOV, F16C, MMX+
+TEXT ·AddRowsx5(SB), NOSPLIT, $0-80
+	MOVQ dst+0(FP), AX
+	MOVQ dstStride+8(FP), CX
+	MOVQ vStride+56(FP), DX
+	MOVQ ahead+48(FP), BX
+	MOVQ e+16(FP), SI
+	MOVQ eStep+24(FP), DI
+	SHLQ $0x02, CX
+	SHLQ $0x02, DI
+	SUBQ $0x40, DI
+	SHLQ $0x01, DX
+	SUBQ v+40(FP), BX
+	CMPQ nRows+64(FP), $0x00
+	JE   done
 
-blocks1:
-	CMPQ    DI, $0x01
+group1:
+	CMPQ    n+72(FP), $0x01
 	JL      done
-	MOVLQSX (SI), R11
-	IMULQ   R8, R11
-	ADDQ    BX, R11
-	VXORPS  Y0, Y0, Y0
-	VXORPS  Y1, Y1, Y1
-	VXORPS  Y2, Y2, Y2
-	VXORPS  Y3, Y3, Y3
-	VXORPS  Y4, Y4, Y4
-	VXORPS  Y5, Y5, Y5
-	VXORPS  Y6, Y6, Y6
-	VXORPS  Y7, Y7, Y7
-	VXORPS  Y8, Y8, Y8
-	VXORPS  Y9, Y9, Y9
-	XORQ    R10, R10
+	MOVQ    AX, R8
+	VMOVUPS (R8), Y0
+	VMOVUPS 32(R8), Y1
+	ADDQ    CX, R8
+	VMOVUPS (R8), Y2
+	VMOVUPS 32(R8), Y3
+	ADDQ    CX, R8
+	VMOVUPS (R8), Y4
+	VMOVUPS 32(R8), Y5
+	ADDQ    CX, R8
+	VMOVUPS (R8), Y6
+	VMOVUPS 32(R8), Y7
+	ADDQ    CX, R8
+	VMOVUPS (R8), Y8
+	VMOVUPS 32(R8), Y9
+	MOVQ    SI, R11
+	MOVQ    nRows+64(FP), R10
+	MOVQ    v+40(FP), R8
+	MOVQ    $0x00000010, R9
+	SUBQ    lane+32(FP), R9
 
-dim1:
-	VCVTPH2PS    (R11)(R10*1), Y10
-	VCVTPH2PS    16(R11)(R10*1), Y11
-	VBROADCASTSS (DX)(R10*2), Y13
+lanes1:
+	CMPQ    R9, R10
+	CMOVQGT R10, R9
+	SUBQ    R9, R10
+
+rows1:
+	VCVTPH2PS    (R8), Y10
+	VCVTPH2PS    16(R8), Y11
+	PREFETCHT0   (R8)(BX*1)
+	VBROADCASTSS (R11), Y13
 	VMULPS       Y10, Y13, Y12
 	VADDPS       Y12, Y0, Y0
 	VMULPS       Y11, Y13, Y12
 	VADDPS       Y12, Y1, Y1
-	VBROADCASTSS 4(DX)(R10*2), Y13
+	VBROADCASTSS 64(R11), Y13
 	VMULPS       Y10, Y13, Y12
 	VADDPS       Y12, Y2, Y2
 	VMULPS       Y11, Y13, Y12
 	VADDPS       Y12, Y3, Y3
-	VBROADCASTSS 8(DX)(R10*2), Y13
+	VBROADCASTSS 128(R11), Y13
 	VMULPS       Y10, Y13, Y12
 	VADDPS       Y12, Y4, Y4
 	VMULPS       Y11, Y13, Y12
 	VADDPS       Y12, Y5, Y5
-	VBROADCASTSS 12(DX)(R10*2), Y13
+	VBROADCASTSS 192(R11), Y13
 	VMULPS       Y10, Y13, Y12
 	VADDPS       Y12, Y6, Y6
 	VMULPS       Y11, Y13, Y12
 	VADDPS       Y12, Y7, Y7
-	VBROADCASTSS 16(DX)(R10*2), Y13
+	VBROADCASTSS 256(R11), Y13
 	VMULPS       Y10, Y13, Y12
 	VADDPS       Y12, Y8, Y8
 	VMULPS       Y11, Y13, Y12
 	VADDPS       Y12, Y9, Y9
-	ADDQ         $0x20, R10
-	CMPQ         R10, R9
-	JNE          dim1
-	MOVQ         AX, R10
-	VMOVUPS      Y0, (R10)
-	VMOVUPS      Y1, 32(R10)
-	ADDQ         CX, R10
-	VMOVUPS      Y2, (R10)
-	VMOVUPS      Y3, 32(R10)
-	ADDQ         CX, R10
-	VMOVUPS      Y4, (R10)
-	VMOVUPS      Y5, 32(R10)
-	ADDQ         CX, R10
-	VMOVUPS      Y6, (R10)
-	VMOVUPS      Y7, 32(R10)
-	ADDQ         CX, R10
-	VMOVUPS      Y8, (R10)
-	VMOVUPS      Y9, 32(R10)
-	ADDQ         $0x04, SI
+	ADDQ         $0x04, R11
+	ADDQ         DX, R8
+	DECQ         R9
+	JNE          rows1
+	ADDQ         DI, R11
+	MOVQ         $0x00000010, R9
+	TESTQ        R10, R10
+	JNE          lanes1
+	MOVQ         AX, R8
+	VMOVUPS      Y0, (R8)
+	VMOVUPS      Y1, 32(R8)
+	ADDQ         CX, R8
+	VMOVUPS      Y2, (R8)
+	VMOVUPS      Y3, 32(R8)
+	ADDQ         CX, R8
+	VMOVUPS      Y4, (R8)
+	VMOVUPS      Y5, 32(R8)
+	ADDQ         CX, R8
+	VMOVUPS      Y6, (R8)
+	VMOVUPS      Y7, 32(R8)
+	ADDQ         CX, R8
+	VMOVUPS      Y8, (R8)
+	VMOVUPS      Y9, 32(R8)
 	ADDQ         $+64, AX
-	SUBQ         $0x01, DI
-	JMP          blocks1
+	ADDQ         $+32, v+40(FP)
+	SUBQ         $0x01, n+72(FP)
+	JMP          group1
 
 done:
 	VZEROUPPER
 	RET
 
-// func Scorex6(dst *float32, dstStride int, q *float32, k *uint16, blocks *int32, nBlocks int, blockStride int, dim int)
-// Requires: AVX, F16C
-TEXT ·Scorex6(SB), NOSPLIT, $0-64
-	MOVQ  dst+0(FP), AX
-	MOVQ  dstStride+8(FP), CX
-	MOVQ  q+16(FP), DX
-	MOVQ  k+24(FP), BX
-	MOVQ  blocks+32(FP), SI
-	MOVQ  nBlocks+40(FP), DI
-	MOVQ  blockStride+48(FP), R8
-	MOVQ  dim+56(FP), R9
-	SHLQ  $0x02, CX
-	SHLQ  $0x01, R8
-	SHLQ  $0x05, R9
-	TESTQ R9, R9
-	JE    done
+// func AddRowsx6(dst *float32, dstStride int, e *float32, eStep int, lane int, v *uint16, ahead *uint16, vStride int, nRows int, n int)
+// Requires: AVX, CMOV, F16C, MMX+
+TEXT ·AddRowsx6(SB), NOSPLIT, $0-80
+	MOVQ dst+0(FP), AX
+	MOVQ dstStride+8(FP), CX
+	MOVQ vStride+56(FP), DX
+	MOVQ ahead+48(FP), BX
+	MOVQ e+16(FP), SI
+	MOVQ eStep+24(FP), DI
+	SHLQ $0x02, CX
+	SHLQ $0x02, DI
+	SUBQ $0x40, DI
+	SHLQ $0x01, DX
+	SUBQ v+40(FP), BX
+	CMPQ nRows+64(FP), $0x00
+	JE   done
 
-blocks1:
-	CMPQ    DI, $0x01
+group1:
+	CMPQ    n+72(FP), $0x01
 	JL      done
-	MOVLQSX (SI), R11
-	IMULQ   R8, R11
-	ADDQ    BX, R11
-	VXORPS  Y0, Y0, Y0
-	VXORPS  Y1, Y1, Y1
-	VXORPS  Y2, Y2, Y2
-	VXORPS  Y3, Y3, Y3
-	VXORPS  Y4, Y4, Y4
-	VXORPS  Y5, Y5, Y5
-	VXORPS  Y6, Y6, Y6
-	VXORPS  Y7, Y7, Y7
-	VXORPS  Y8, Y8, Y8
-	VXORPS  Y9, Y9, Y9
-	VXORPS  Y10, Y10, Y10
-	VXORPS  Y11, Y11, Y11
-	XORQ    R10, R10
-
-dim1:
-	VCVTPH2PS    (R11)(R10*1), Y12
-	VCVTPH2PS    16(R11)(R10*1), Y13
-	VBROADCASTSS (DX)(R10*2), Y15
-	VMULPS       Y12, Y15, Y14
-	VADDPS       Y14, Y0, Y0
-	VMULPS       Y13, Y15, Y14
-	VADDPS       Y14, Y1, Y1
-	VBROADCASTSS 4(DX)(R10*2), Y15
-	VMULPS       Y12, Y15, Y14
-	VADDPS       Y14, Y2, Y2
-	VMULPS       Y13, Y15, Y14
-	VADDPS       Y14, Y3, Y3
-	VBROADCASTSS 8(DX)(R10*2), Y15
-	VMULPS       Y12, Y15, Y14
-	VADDPS       Y14, Y4, Y4
-	VMULPS       Y13, Y15, Y14
-	VADDPS       Y14, Y5, Y5
-	VBROADCASTSS 12(DX)(R10*2), Y15
-	VMULPS       Y12, Y15, Y14
-	VADDPS       Y14, Y6, Y6
-	VMULPS       Y13, Y15, Y14
-	VADDPS       Y14, Y7, Y7
-	VBROADCASTSS 16(DX)(R10*2), Y15
-	VMULPS       Y12, Y15, Y14
-	VADDPS       Y14, Y8, Y8
-	VMULPS       Y13, Y15, Y14
-	VADDPS       Y14, Y9, Y9
-	VBROADCASTSS 20(DX)(R10*2), Y15
-	VMULPS       Y12, Y15, Y14
-	VADDPS       Y14, Y10, Y10
-	VMULPS       Y13, Y15, Y14
-	VADDPS       Y14, Y11, Y11
-	ADDQ         $0x20, R10
-	CMPQ         R10, R9
-	JNE          dim1
-	MOVQ         AX, R10
-	VMOVUPS      Y0, (R10)
-	VMOVUPS      Y1, 32(R10)
-	ADDQ         CX, R10
-	VMOVUPS      Y2, (R10)
-	VMOVUPS      Y3, 32(R10)
-	ADDQ         CX, R10
-	VMOVUPS      Y4, (R10)
-	VMOVUPS      Y5, 32(R10)
-	ADDQ         CX, R10
-	VMOVUPS      Y6, (R10)
-	VMOVUPS      Y7, 32(R10)
-	ADDQ         CX, R10
-	VMOVUPS      Y8, (R10)
-	VMOVUPS      Y9, 32(R10)
-	ADDQ         CX, R10
-	VMOVUPS      Y10, (R10)
-	VMOVUPS      Y11, 32(R10)
-	ADDQ         $0x04, SI
-	ADDQ         $+64, AX
-	SUBQ         $0x01, DI
-	JMP          blocks1
-
-done:
-	VZEROUPPER
-	RET
-
-// func AddRowsx1(dst *float32, dstStride int, e *float32, eStride int, v *uint16, vStride int, nRows int, n int)
-// Requires: AVX, F16C
-TEXT ·AddRowsx1(SB), NOSPLIT, $0-64
-	MOVQ dst+0(FP), AX
-	MOVQ dstStride+8(FP), CX
-	MOVQ eStride+24(FP), DX
-	SHLQ $0x02, CX
-	SHLQ $0x02, DX
-	MOVQ vStride+40(FP), CX
-	SHLQ $0x01, CX
-	CMPQ n+56(FP), $0x00
-	JE   done
-	CMPQ nRows+48(FP), $0x00
-	JE   done
-
-columns:
-	MOVQ    AX, DX
-	VMOVUPS (DX), Y0
-	VMOVUPS 32(DX), Y1
-	MOVQ    e+16(FP), SI
-	MOVQ    nRows+48(FP), BX
-	MOVQ    v+32(FP), DX
-
-rows:
-	VCVTPH2PS    (DX), Y2
-	VCVTPH2PS    16(DX), Y3
-	VBROADCASTSS (SI), Y4
-	VMULPS       Y2, Y4, Y2
-	VADDPS       Y2, Y0, Y0
-	VMULPS       Y3, Y4, Y2
-	VADDPS       Y2, Y1, Y1
-	ADDQ         $0x04, SI
-	ADDQ         CX, DX
-	DECQ         BX
-	JNE          rows
-	MOVQ         AX, DX
-	VMOVUPS      Y0, (DX)
-	VMOVUPS      Y1, 32(DX)
-	ADDQ         $0x40, AX
-	ADDQ         $0x20, v+32(FP)
-	DECQ         n+56(FP)
-	JNE          columns
-
-done:
-	VZEROUPPER
-	RET
-
-// func AddRowsx2(dst *float32, dstStride int, e *float32, eStride int, v *uint16, vStride int, nRows int, n int)
-// Requires: AVX, F16C
-TEXT ·AddRowsx2(SB), NOSPLIT, $0-64
-	MOVQ dst+0(FP), AX
-	MOVQ dstStride+8(FP), CX
-	MOVQ eStride+24(FP), DX
-	SHLQ $0x02, CX
-	SHLQ $0x02, DX
-	MOVQ vStride+40(FP), BX
-	SHLQ $0x01, BX
-	CMPQ n+56(FP), $0x00
-	JE   done
-	CMPQ nRows+48(FP), $0x00
-	JE   done
-
-columns:
-	MOVQ    AX, SI
-	VMOVUPS (SI), Y0
-	VMOVUPS 32(SI), Y1
-	ADDQ    CX, SI
-	VMOVUPS (SI), Y2
-	VMOVUPS 32(SI), Y3
-	MOVQ    e+16(FP), R8
-	MOVQ    nRows+48(FP), DI
-	MOVQ    v+32(FP), SI
-
-rows:
-	VCVTPH2PS    (SI), Y4
-	VCVTPH2PS    16(SI), Y5
-	VBROADCASTSS (R8), Y7
-	VMULPS       Y4, Y7, Y6
-	VADDPS       Y6, Y0, Y0
-	VMULPS       Y5, Y7, Y6
-	VADDPS       Y6, Y1, Y1
-	VBROADCASTSS (R8)(DX*1), Y7
-	VMULPS       Y4, Y7, Y6
-	VADDPS       Y6, Y2, Y2
-	VMULPS       Y5, Y7, Y6
-	VADDPS       Y6, Y3, Y3
-	ADDQ         $0x04, R8
-	ADDQ         BX, SI
-	DECQ         DI
-	JNE          rows
-	MOVQ         AX, SI
-	VMOVUPS      Y0, (SI)
-	VMOVUPS      Y1, 32(SI)
-	ADDQ         CX, SI
-	VMOVUPS      Y2, (SI)
-	VMOVUPS      Y3, 32(SI)
-	ADDQ         $0x40, AX
-	ADDQ         $0x20, v+32(FP)
-	DECQ         n+56(FP)
-	JNE          columns
-
-done:
-	VZEROUPPER
-	RET
-
-// func AddRowsx3(dst *float32, dstStride int, e *float32, eStride int, v *uint16, vStride int, nRows int, n int)
-// Requires: AVX, F16C
-TEXT ·AddRowsx3(SB), NOSPLIT, $0-64
-	MOVQ dst+0(FP), AX
-	MOVQ dstStride+8(FP), CX
-	MOVQ eStride+24(FP), DX
-	SHLQ $0x02, CX
-	SHLQ $0x02, DX
-	MOVQ vStride+40(FP), BX
-	SHLQ $0x01, BX
-	CMPQ n+56(FP), $0x00
-	JE   done
-	CMPQ nRows+48(FP), $0x00
-	JE   done
-
-columns:
-	MOVQ    AX, SI
-	VMOVUPS (SI), Y0
-	VMOVUPS 32(SI), Y1
-	ADDQ    CX, SI
-	VMOVUPS (SI), Y2
-	VMOVUPS 32(SI), Y3
-	ADDQ    CX, SI
-	VMOVUPS (SI), Y4
-	VMOVUPS 32(SI), Y5
-	MOVQ    e+16(FP), R8
-	MOVQ    nRows+48(FP), DI
-	MOVQ    v+32(FP), SI
-
-rows:
-	VCVTPH2PS    (SI), Y6
-	VCVTPH2PS    16(SI), Y7
-	VBROADCASTSS (R8), Y9
-	VMULPS       Y6, Y9, Y8
-	VADDPS       Y8, Y0, Y0
-	VMULPS       Y7, Y9, Y8
-	VADDPS       Y8, Y1, Y1
-	VBROADCASTSS (R8)(DX*1), Y9
-	VMULPS       Y6, Y9, Y8
-	VADDPS       Y8, Y2, Y2
-	VMULPS       Y7, Y9, Y8
-	VADDPS       Y8, Y3, Y3
-	VBROADCASTSS (R8)(DX*2), Y9
-	VMULPS       Y6, Y9, Y8
-	VADDPS       Y8, Y4, Y4
-	VMULPS       Y7, Y9, Y8
-	VADDPS       Y8, Y5, Y5
-	ADDQ         $0x04, R8
-	ADDQ         BX, SI
-	DECQ         DI
-	JNE          rows
-	MOVQ         AX, SI
-	VMOVUPS      Y0, (SI)
-	VMOVUPS      Y1, 32(SI)
-	ADDQ         CX, SI
-	VMOVUPS      Y2, (SI)
-	VMOVUPS      Y3, 32(SI)
-	ADDQ         CX, SI
-	VMOVUPS      Y4, (SI)
-	VMOVUPS      Y5, 32(SI)
-	ADDQ         $0x40, AX
-	ADDQ         $0x20, v+32(FP)
-	DECQ         n+56(FP)
-	JNE          columns
-
-done:
-	VZEROUPPER
-	RET
-
-// func AddRowsx4(dst *float32, dstStride int, e *float32, eStride int, v *uint16, vStride int, nRows int, n int)
-// Requires: AVX, F16C
-TEXT ·AddRowsx4(SB), NOSPLIT, $0-64
-	MOVQ dst+0(FP), AX
-	MOVQ dstStride+8(FP), CX
-	MOVQ eStride+24(FP), DX
-	SHLQ $0x02, CX
-	SHLQ $0x02, DX
-	MOVQ vStride+40(FP), BX
-	SHLQ $0x01, BX
-	LEAQ (DX)(DX*2), SI
-	CMPQ n+56(FP), $0x00
-	JE   done
-	CMPQ nRows+48(FP), $0x00
-	JE   done
-
-columns:
-	MOVQ    AX, DI
-	VMOVUPS (DI), Y0
-	VMOVUPS 32(DI), Y1
-	ADDQ    CX, DI
-	VMOVUPS (DI), Y2
-	VMOVUPS 32(DI), Y3
-	ADDQ    CX, DI
-	VMOVUPS (DI), Y4
-	VMOVUPS 32(DI), Y5
-	ADDQ    CX, DI
-	VMOVUPS (DI), Y6
-	VMOVUPS 32(DI), Y7
-	MOVQ    e+16(FP), R9
-	MOVQ    nRows+48(FP), R8
-	MOVQ    v+32(FP), DI
-
-rows:
-	VCVTPH2PS    (DI), Y8
-	VCVTPH2PS    16(DI), Y9
-	VBROADCASTSS (R9), Y11
-	VMULPS       Y8, Y11, Y10
-	VADDPS       Y10, Y0, Y0
-	VMULPS       Y9, Y11, Y10
-	VADDPS       Y10, Y1, Y1
-	VBROADCASTSS (R9)(DX*1), Y11
-	VMULPS       Y8, Y11, Y10
-	VADDPS       Y10, Y2, Y2
-	VMULPS       Y9, Y11, Y10
-	VADDPS       Y10, Y3, Y3
-	VBROADCASTSS (R9)(DX*2), Y11
-	VMULPS       Y8, Y11, Y10
-	VADDPS       Y10, Y4, Y4
-	VMULPS       Y9, Y11, Y10
-	VADDPS       Y10, Y5, Y5
-	VBROADCASTSS (R9)(SI*1), Y11
-	VMULPS       Y8, Y11, Y10
-	VADDPS       Y10, Y6, Y6
-	VMULPS       Y9, Y11, Y10
-	VADDPS       Y10, Y7, Y7
-	ADDQ         $0x04, R9
-	ADDQ         BX, DI
-	DECQ         R8
-	JNE          rows
-	MOVQ         AX, DI
-	VMOVUPS      Y0, (DI)
-	VMOVUPS      Y1, 32(DI)
-	ADDQ         CX, DI
-	VMOVUPS      Y2, (DI)
-	VMOVUPS      Y3, 32(DI)
-	ADDQ         CX, DI
-	VMOVUPS      Y4, (DI)
-	VMOVUPS      Y5, 32(DI)
-	ADDQ         CX, DI
-	VMOVUPS      Y6, (DI)
-	VMOVUPS      Y7, 32(DI)
-	ADDQ         $0x40, AX
-	ADDQ         $0x20, v+32(FP)
-	DECQ         n+56(FP)
-	JNE          columns
-
-done:
-	VZEROUPPER
-	RET
-
-// func AddRowsx5(dst *float32, dstStride int, e *float32, eStride int, v *uint16, vStride int, nRows int, n int)
-// Requires: AVX, F16C
-TEXT ·AddRowsx5(SB), NOSPLIT, $0-64
-	MOVQ dst+0(FP), AX
-	MOVQ dstStride+8(FP), CX
-	MOVQ eStride+24(FP), DX
-	SHLQ $0x02, CX
-	SHLQ $0x02, DX
-	MOVQ vStride+40(FP), BX
-	SHLQ $0x01, BX
-	LEAQ (DX)(DX*2), SI
-	CMPQ n+56(FP), $0x00
-	JE   done
-	CMPQ nRows+48(FP), $0x00
-	JE   done
-
-columns:
-	MOVQ    AX, DI
-	VMOVUPS (DI), Y0
-	VMOVUPS 32(DI), Y1
-	ADDQ    CX, DI
-	VMOVUPS (DI), Y2
-	VMOVUPS 32(DI), Y3
-	ADDQ    CX, DI
-	VMOVUPS (DI), Y4
-	VMOVUPS 32(DI), Y5
-	ADDQ    CX, DI
-	VMOVUPS (DI), Y6
-	VMOVUPS 32(DI), Y7
-	ADDQ    CX, DI
-	VMOVUPS (DI), Y8
-	VMOVUPS 32(DI), Y9
-	MOVQ    e+16(FP), R9
-	MOVQ    nRows+48(FP), R8
-	MOVQ    v+32(FP), DI
-
-rows:
-	VCVTPH2PS    (DI), Y10
-	VCVTPH2PS    16(DI), Y11
-	VBROADCASTSS (R9), Y13
-	VMULPS       Y10, Y13, Y12
-	VADDPS       Y12, Y0, Y0
-	VMULPS       Y11, Y13, Y12
-	VADDPS       Y12, Y1, Y1
-	VBROADCASTSS (R9)(DX*1), Y13
-	VMULPS       Y10, Y13, Y12
-	VADDPS       Y12, Y2, Y2
-	VMULPS       Y11, Y13, Y12
-	VADDPS       Y12, Y3, Y3
-	VBROADCASTSS (R9)(DX*2), Y13
-	VMULPS       Y10, Y13, Y12
-	VADDPS       Y12, Y4, Y4
-	VMULPS       Y11, Y13, Y12
-	VADDPS       Y12, Y5, Y5
-	VBROADCASTSS (R9)(SI*1), Y13
-	VMULPS       Y10, Y13, Y12
-	VADDPS       Y12, Y6, Y6
-	VMULPS       Y11, Y13, Y12
-	VADDPS       Y12, Y7, Y7
-	VBROADCASTSS (R9)(DX*4), Y13
-	VMULPS       Y10, Y13, Y12
-	VADDPS       Y12, Y8, Y8
-	VMULPS       Y11, Y13, Y12
-	VADDPS       Y12, Y9, Y9
-	ADDQ         $0x04, R9
-	ADDQ         BX, DI
-	DECQ         R8
-	JNE          rows
-	MOVQ         AX, DI
-	VMOVUPS      Y0, (DI)
-	VMOVUPS      Y1, 32(DI)
-	ADDQ         CX, DI
-	VMOVUPS      Y2, (DI)
-	VMOVUPS      Y3, 32(DI)
-	ADDQ         CX, DI
-	VMOVUPS      Y4, (DI)
-	VMOVUPS      Y5, 32(DI)
-	ADDQ         CX, DI
-	VMOVUPS      Y6, (DI)
-	VMOVUPS      Y7, 32(DI)
-	ADDQ         CX, DI
-	VMOVUPS      Y8, (DI)
-	VMOVUPS      Y9, 32(DI)
-	ADDQ         $0x40, AX
-	ADDQ         $0x20, v+32(FP)
-	DECQ         n+56(FP)
-	JNE          columns
-
-done:
-	VZEROUPPER
-	RET
-
-// func AddRowsx6(dst *float32, dstStride int, e *float32, eStride int, v *uint16, vStride int, nRows int, n int)
-// Requires: AVX, F16C
-TEXT ·AddRowsx6(SB), NOSPLIT, $0-64
-	MOVQ dst+0(FP), AX
-	MOVQ dstStride+8(FP), CX
-	MOVQ eStride+24(FP), DX
-	SHLQ $0x02, CX
-	SHLQ $0x02, DX
-	MOVQ vStride+40(FP), BX
-	SHLQ $0x01, BX
-	LEAQ (DX)(DX*2), SI
-	LEAQ (DX)(DX*4), DI
-	CMPQ n+56(FP), $0x00
-	JE   done
-	CMPQ nRows+48(FP), $0x00
-	JE   done
-
-columns:
 	MOVQ    AX, R8
 	VMOVUPS (R8), Y0
 	VMOVUPS 32(R8), Y1
@@ -937,47 +1232,59 @@ columns:
 	ADDQ    CX, R8
 	VMOVUPS (R8), Y10
 	VMOVUPS 32(R8), Y11
-	MOVQ    e+16(FP), R10
-	MOVQ    nRows+48(FP), R9
-	MOVQ    v+32(FP), R8
+	MOVQ    SI, R11
+	MOVQ    nRows+64(FP), R10
+	MOVQ    v+40(FP), R8
+	MOVQ    $0x00000010, R9
+	SUBQ    lane+32(FP), R9
 
-rows:
+lanes1:
+	CMPQ    R9, R10
+	CMOVQGT R10, R9
+	SUBQ    R9, R10
+
+rows1:
 	VCVTPH2PS    (R8), Y12
 	VCVTPH2PS    16(R8), Y13
-	VBROADCASTSS (R10), Y15
+	PREFETCHT0   (R8)(BX*1)
+	VBROADCASTSS (R11), Y15
 	VMULPS       Y12, Y15, Y14
 	VADDPS       Y14, Y0, Y0
 	VMULPS       Y13, Y15, Y14
 	VADDPS       Y14, Y1, Y1
-	VBROADCASTSS (R10)(DX*1), Y15
+	VBROADCASTSS 64(R11), Y15
 	VMULPS       Y12, Y15, Y14
 	VADDPS       Y14, Y2, Y2
 	VMULPS       Y13, Y15, Y14
 	VADDPS       Y14, Y3, Y3
-	VBROADCASTSS (R10)(DX*2), Y15
+	VBROADCASTSS 128(R11), Y15
 	VMULPS       Y12, Y15, Y14
 	VADDPS       Y14, Y4, Y4
 	VMULPS       Y13, Y15, Y14
 	VADDPS       Y14, Y5, Y5
-	VBROADCASTSS (R10)(SI*1), Y15
+	VBROADCASTSS 192(R11), Y15
 	VMULPS       Y12, Y15, Y14
 	VADDPS       Y14, Y6, Y6
 	VMULPS       Y13, Y15, Y14
 	VADDPS       Y14, Y7, Y7
-	VBROADCASTSS (R10)(DX*4), Y15
+	VBROADCASTSS 256(R11), Y15
 	VMULPS       Y12, Y15, Y14
 	VADDPS       Y14, Y8, Y8
 	VMULPS       Y13, Y15, Y14
 	VADDPS       Y14, Y9, Y9
-	VBROADCASTSS (R10)(DI*1), Y15
+	VBROADCASTSS 320(R11), Y15
 	VMULPS       Y12, Y15, Y14
 	VADDPS       Y14, Y10, Y10
 	VMULPS       Y13, Y15, Y14
 	VADDPS       Y14, Y11, Y11
-	ADDQ         $0x04, R10
-	ADDQ         BX, R8
+	ADDQ         $0x04, R11
+	ADDQ         DX, R8
 	DECQ         R9
-	JNE          rows
+	JNE          rows1
+	ADDQ         DI, R11
+	MOVQ         $0x00000010, R9
+	TESTQ        R10, R10
+	JNE          lanes1
 	MOVQ         AX, R8
 	VMOVUPS      Y0, (R8)
 	VMOVUPS      Y1, 32(R8)
@@ -996,53 +1303,54 @@ rows:
 	ADDQ         CX, R8
 	VMOVUPS      Y10, (R8)
 	VMOVUPS      Y11, 32(R8)
-	ADDQ         $0x40, AX
-	ADDQ         $0x20, v+32(FP)
-	DECQ         n+56(FP)
-	JNE          columns
+	ADDQ         $+64, AX
+	ADDQ         $+32, v+40(FP)
+	SUBQ         $0x01, n+72(FP)
+	JMP          group1
 
 done:
 	VZEROUPPER
 	RET
 
-// func ScoreF32x1(dst *float32, dstStride int, q *float32, k *float32, blocks *int32, nBlocks int, blockStride int, dim int)
+// func ScoreF32x1(dst *float32, q *float32, k *float32, blocks *int32, nBlocks int, nStored int, blockStride int, dim int)
 // Requires: AVX
 TEXT ·ScoreF32x1(SB), NOSPLIT, $0-64
 	MOVQ  dst+0(FP), AX
-	MOVQ  dstStride+8(FP), CX
-	MOVQ  q+16(FP), DX
-	MOVQ  k+24(FP), BX
-	MOVQ  blocks+32(FP), SI
-	MOVQ  nBlocks+40(FP), DI
-	MOVQ  blockStride+48(FP), R8
-	MOVQ  dim+56(FP), R9
-	SHLQ  $0x02, CX
-	SHLQ  $0x02, R8
-	SHLQ  $0x05, R9
-	TESTQ R9, R9
+	MOVQ  blocks+24(FP), CX
+	MOVQ  nStored+40(FP), DX
+	MOVQ  dim+56(FP), BX
+	SHLQ  $0x05, BX
+	TESTQ BX, BX
 	JE    done
 
-blocks2:
-	CMPQ    DI, $0x02
-	JL      blocks1
-	MOVLQSX (SI), R10
-	IMULQ   R8, R10
-	ADDQ    BX, R10
-	MOVLQSX 4(SI), R11
-	IMULQ   R8, R11
-	ADDQ    BX, R11
+group2:
+	CMPQ    nBlocks+32(FP), $0x02
+	JL      group1
+	MOVQ    q+8(FP), SI
+	MOVLQSX (CX), R8
+	IMULQ   blockStride+48(FP), R8
+	SHLQ    $0x02, R8
+	ADDQ    k+16(FP), R8
+	SUBQ    SI, R8
+	SUBQ    SI, R8
+	MOVLQSX 4(CX), R9
+	IMULQ   blockStride+48(FP), R9
+	SHLQ    $0x02, R9
+	ADDQ    k+16(FP), R9
+	SUBQ    SI, R9
+	SUBQ    SI, R9
+	LEAQ    (SI)(BX*1), DI
 	VXORPS  Y0, Y0, Y0
 	VXORPS  Y1, Y1, Y1
 	VXORPS  Y2, Y2, Y2
 	VXORPS  Y3, Y3, Y3
-	XORQ    CX, CX
 
 dim2:
-	VMOVUPS      (R10)(CX*2), Y4
-	VMOVUPS      32(R10)(CX*2), Y5
-	VMOVUPS      (R11)(CX*2), Y6
-	VMOVUPS      32(R11)(CX*2), Y7
-	VBROADCASTSS (DX)(CX*2), Y8
+	VMOVUPS      (R8)(SI*2), Y4
+	VMOVUPS      32(R8)(SI*2), Y5
+	VMOVUPS      (R9)(SI*2), Y6
+	VMOVUPS      32(R9)(SI*2), Y7
+	VBROADCASTSS (SI), Y8
 	VMULPS       Y4, Y8, Y4
 	VADDPS       Y4, Y0, Y0
 	VMULPS       Y5, Y8, Y4
@@ -1051,78 +1359,84 @@ dim2:
 	VADDPS       Y4, Y2, Y2
 	VMULPS       Y7, Y8, Y4
 	VADDPS       Y4, Y3, Y3
-	ADDQ         $0x20, CX
-	CMPQ         CX, R9
+	ADDQ         $0x20, SI
+	CMPQ         SI, DI
 	JNE          dim2
-	MOVQ         AX, CX
-	VMOVUPS      Y0, (CX)
-	VMOVUPS      Y1, 32(CX)
-	VMOVUPS      Y2, 64(CX)
-	VMOVUPS      Y3, 96(CX)
-	ADDQ         $0x08, SI
+	VMOVUPS      Y0, (AX)
+	VMOVUPS      Y1, 32(AX)
+	VMOVUPS      Y2, 64(AX)
+	VMOVUPS      Y3, 96(AX)
+	SUBQ         $0x02, DX
+	ADDQ         $0x08, CX
 	ADDQ         $+128, AX
-	SUBQ         $0x02, DI
-	JMP          blocks2
+	SUBQ         $0x02, nBlocks+32(FP)
+	JMP          group2
 
-blocks1:
-	CMPQ    DI, $0x01
+group1:
+	CMPQ    nBlocks+32(FP), $0x01
 	JL      done
-	MOVLQSX (SI), R10
-	IMULQ   R8, R10
-	ADDQ    BX, R10
+	MOVQ    q+8(FP), SI
+	MOVLQSX (CX), R8
+	IMULQ   blockStride+48(FP), R8
+	SHLQ    $0x02, R8
+	ADDQ    k+16(FP), R8
+	SUBQ    SI, R8
+	SUBQ    SI, R8
+	LEAQ    (SI)(BX*1), DI
 	VXORPS  Y0, Y0, Y0
 	VXORPS  Y1, Y1, Y1
-	XORQ    CX, CX
 
 dim1:
-	VMOVUPS      (R10)(CX*2), Y4
-	VMOVUPS      32(R10)(CX*2), Y5
-	VBROADCASTSS (DX)(CX*2), Y8
+	VMOVUPS      (R8)(SI*2), Y4
+	VMOVUPS      32(R8)(SI*2), Y5
+	VBROADCASTSS (SI), Y8
 	VMULPS       Y4, Y8, Y4
 	VADDPS       Y4, Y0, Y0
 	VMULPS       Y5, Y8, Y4
 	VADDPS       Y4, Y1, Y1
-	ADDQ         $0x20, CX
-	CMPQ         CX, R9
+	ADDQ         $0x20, SI
+	CMPQ         SI, DI
 	JNE          dim1
-	MOVQ         AX, CX
-	VMOVUPS      Y0, (CX)
-	VMOVUPS      Y1, 32(CX)
-	ADDQ         $0x04, SI
+	VMOVUPS      Y0, (AX)
+	VMOVUPS      Y1, 32(AX)
+	SUBQ         $0x01, DX
+	ADDQ         $0x04, CX
 	ADDQ         $+64, AX
-	SUBQ         $0x01, DI
-	JMP          blocks1
+	SUBQ         $0x01, nBlocks+32(FP)
+	JMP          group1
 
 done:
 	VZEROUPPER
 	RET
 
-// func ScoreF32x2(dst *float32, dstStride int, q *float32, k *float32, blocks *int32, nBlocks int, blockStride int, dim int)
+// func ScoreF32x2(dst *float32, q *float32, k *float32, blocks *int32, nBlocks int, nStored int, blockStride int, dim int)
 // Requires: AVX
 TEXT ·ScoreF32x2(SB), NOSPLIT, $0-64
 	MOVQ  dst+0(FP), AX
-	MOVQ  dstStride+8(FP), CX
-	MOVQ  q+16(FP), DX
-	MOVQ  k+24(FP), BX
-	MOVQ  blocks+32(FP), SI
-	MOVQ  nBlocks+40(FP), DI
-	MOVQ  blockStride+48(FP), R8
-	MOVQ  dim+56(FP), R9
-	SHLQ  $0x02, CX
-	SHLQ  $0x02, R8
-	SHLQ  $0x05, R9
-	TESTQ R9, R9
+	MOVQ  blocks+24(FP), CX
+	MOVQ  nStored+40(FP), DX
+	MOVQ  dim+56(FP), BX
+	SHLQ  $0x05, BX
+	TESTQ BX, BX
 	JE    done
 
-blocks2:
-	CMPQ    DI, $0x02
-	JL      blocks1
-	MOVLQSX (SI), R11
-	IMULQ   R8, R11
-	ADDQ    BX, R11
-	MOVLQSX 4(SI), R12
-	IMULQ   R8, R12
-	ADDQ    BX, R12
+group2:
+	CMPQ    nBlocks+32(FP), $0x02
+	JL      group1
+	MOVQ    q+8(FP), SI
+	MOVLQSX (CX), R8
+	IMULQ   blockStride+48(FP), R8
+	SHLQ    $0x02, R8
+	ADDQ    k+16(FP), R8
+	SUBQ    SI, R8
+	SUBQ    SI, R8
+	MOVLQSX 4(CX), R9
+	IMULQ   blockStride+48(FP), R9
+	SHLQ    $0x02, R9
+	ADDQ    k+16(FP), R9
+	SUBQ    SI, R9
+	SUBQ    SI, R9
+	LEAQ    (SI)(BX*1), DI
 	VXORPS  Y0, Y0, Y0
 	VXORPS  Y1, Y1, Y1
 	VXORPS  Y2, Y2, Y2
@@ -1131,14 +1445,13 @@ blocks2:
 	VXORPS  Y5, Y5, Y5
 	VXORPS  Y6, Y6, Y6
 	VXORPS  Y7, Y7, Y7
-	XORQ    R10, R10
 
 dim2:
-	VMOVUPS      (R11)(R10*2), Y8
-	VMOVUPS      32(R11)(R10*2), Y9
-	VMOVUPS      (R12)(R10*2), Y10
-	VMOVUPS      32(R12)(R10*2), Y11
-	VBROADCASTSS (DX)(R10*2), Y13
+	VMOVUPS      (R8)(SI*2), Y8
+	VMOVUPS      32(R8)(SI*2), Y9
+	VMOVUPS      (R9)(SI*2), Y10
+	VMOVUPS      32(R9)(SI*2), Y11
+	VBROADCASTSS (SI), Y13
 	VMULPS       Y8, Y13, Y12
 	VADDPS       Y12, Y0, Y0
 	VMULPS       Y9, Y13, Y12
@@ -1147,7 +1460,7 @@ dim2:
 	VADDPS       Y12, Y2, Y2
 	VMULPS       Y11, Y13, Y12
 	VADDPS       Y12, Y3, Y3
-	VBROADCASTSS 4(DX)(R10*2), Y13
+	VBROADCASTSS 4(SI), Y13
 	VMULPS       Y8, Y13, Y12
 	VADDPS       Y12, Y4, Y4
 	VMULPS       Y9, Y13, Y12
@@ -1156,160 +1469,157 @@ dim2:
 	VADDPS       Y12, Y6, Y6
 	VMULPS       Y11, Y13, Y12
 	VADDPS       Y12, Y7, Y7
-	ADDQ         $0x20, R10
-	CMPQ         R10, R9
+	ADDQ         $0x20, SI
+	CMPQ         SI, DI
 	JNE          dim2
-	MOVQ         AX, R10
-	VMOVUPS      Y0, (R10)
-	VMOVUPS      Y1, 32(R10)
-	VMOVUPS      Y2, 64(R10)
-	VMOVUPS      Y3, 96(R10)
-	ADDQ         CX, R10
-	VMOVUPS      Y4, (R10)
-	VMOVUPS      Y5, 32(R10)
-	VMOVUPS      Y6, 64(R10)
-	VMOVUPS      Y7, 96(R10)
-	ADDQ         $0x08, SI
-	ADDQ         $+128, AX
-	SUBQ         $0x02, DI
-	JMP          blocks2
+	VMOVUPS      Y0, (AX)
+	VMOVUPS      Y1, 32(AX)
+	VMOVUPS      Y2, 128(AX)
+	VMOVUPS      Y3, 160(AX)
+	VMOVUPS      Y4, 64(AX)
+	VMOVUPS      Y5, 96(AX)
+	VMOVUPS      Y6, 192(AX)
+	VMOVUPS      Y7, 224(AX)
+	SUBQ         $0x02, DX
+	ADDQ         $0x08, CX
+	ADDQ         $+256, AX
+	SUBQ         $0x02, nBlocks+32(FP)
+	JMP          group2
 
-blocks1:
-	CMPQ    DI, $0x01
+group1:
+	CMPQ    nBlocks+32(FP), $0x01
 	JL      done
-	MOVLQSX (SI), R11
-	IMULQ   R8, R11
-	ADDQ    BX, R11
+	MOVQ    q+8(FP), SI
+	MOVLQSX (CX), R8
+	IMULQ   blockStride+48(FP), R8
+	SHLQ    $0x02, R8
+	ADDQ    k+16(FP), R8
+	SUBQ    SI, R8
+	SUBQ    SI, R8
+	LEAQ    (SI)(BX*1), DI
 	VXORPS  Y0, Y0, Y0
 	VXORPS  Y1, Y1, Y1
 	VXORPS  Y2, Y2, Y2
 	VXORPS  Y3, Y3, Y3
-	XORQ    R10, R10
 
 dim1:
-	VMOVUPS      (R11)(R10*2), Y8
-	VMOVUPS      32(R11)(R10*2), Y9
-	VBROADCASTSS (DX)(R10*2), Y13
+	VMOVUPS      (R8)(SI*2), Y8
+	VMOVUPS      32(R8)(SI*2), Y9
+	VBROADCASTSS (SI), Y13
 	VMULPS       Y8, Y13, Y12
 	VADDPS       Y12, Y0, Y0
 	VMULPS       Y9, Y13, Y12
 	VADDPS       Y12, Y1, Y1
-	VBROADCASTSS 4(DX)(R10*2), Y13
+	VBROADCASTSS 4(SI), Y13
 	VMULPS       Y8, Y13, Y12
 	VADDPS       Y12, Y2, Y2
 	VMULPS       Y9, Y13, Y12
 	VADDPS       Y12, Y3, Y3
-	ADDQ         $0x20, R10
-	CMPQ         R10, R9
+	ADDQ         $0x20, SI
+	CMPQ         SI, DI
 	JNE          dim1
-	MOVQ         AX, R10
-	VMOVUPS      Y0, (R10)
-	VMOVUPS      Y1, 32(R10)
-	ADDQ         CX, R10
-	VMOVUPS      Y2, (R10)
-	VMOVUPS      Y3, 32(R10)
-	ADDQ         $0x04, SI
-	ADDQ         $+64, AX
-	SUBQ         $0x01, DI
-	JMP          blocks1
+	VMOVUPS      Y0, (AX)
+	VMOVUPS      Y1, 32(AX)
+	VMOVUPS      Y2, 64(AX)
+	VMOVUPS      Y3, 96(AX)
+	SUBQ         $0x01, DX
+	ADDQ         $0x04, CX
+	ADDQ         $+128, AX
+	SUBQ         $0x01, nBlocks+32(FP)
+	JMP          group1
 
 done:
 	VZEROUPPER
 	RET
 
-// func ScoreF32x3(dst *float32, dstStride int, q *float32, k *float32, blocks *int32, nBlocks int, blockStride int, dim int)
+// func ScoreF32x3(dst *float32, q *float32, k *float32, blocks *int32, nBlocks int, nStored int, blockStride int, dim int)
 // Requires: AVX
 TEXT ·ScoreF32x3(SB), NOSPLIT, $0-64
 	MOVQ  dst+0(FP), AX
-	MOVQ  dstStride+8(FP), CX
-	MOVQ  q+16(FP), DX
-	MOVQ  k+24(FP), BX
-	MOVQ  blocks+32(FP), SI
-	MOVQ  nBlocks+40(FP), DI
-	MOVQ  blockStride+48(FP), R8
-	MOVQ  dim+56(FP), R9
-	SHLQ  $0x02, CX
-	SHLQ  $0x02, R8
-	SHLQ  $0x05, R9
-	TESTQ R9, R9
+	MOVQ  blocks+24(FP), CX
+	MOVQ  nStored+40(FP), DX
+	MOVQ  dim+56(FP), BX
+	SHLQ  $0x05, BX
+	TESTQ BX, BX
 	JE    done
 
-blocks1:
-	CMPQ    DI, $0x01
+group1:
+	CMPQ    nBlocks+32(FP), $0x01
 	JL      done
-	MOVLQSX (SI), R11
-	IMULQ   R8, R11
-	ADDQ    BX, R11
+	MOVQ    q+8(FP), SI
+	MOVLQSX (CX), R8
+	IMULQ   blockStride+48(FP), R8
+	SHLQ    $0x02, R8
+	ADDQ    k+16(FP), R8
+	SUBQ    SI, R8
+	SUBQ    SI, R8
+	LEAQ    (SI)(BX*1), DI
 	VXORPS  Y0, Y0, Y0
 	VXORPS  Y1, Y1, Y1
 	VXORPS  Y2, Y2, Y2
 	VXORPS  Y3, Y3, Y3
 	VXORPS  Y4, Y4, Y4
 	VXORPS  Y5, Y5, Y5
-	XORQ    R10, R10
 
 dim1:
-	VMOVUPS      (R11)(R10*2), Y6
-	VMOVUPS      32(R11)(R10*2), Y7
-	VBROADCASTSS (DX)(R10*2), Y9
+	VMOVUPS      (R8)(SI*2), Y6
+	VMOVUPS      32(R8)(SI*2), Y7
+	VBROADCASTSS (SI), Y9
 	VMULPS       Y6, Y9, Y8
 	VADDPS       Y8, Y0, Y0
 	VMULPS       Y7, Y9, Y8
 	VADDPS       Y8, Y1, Y1
-	VBROADCASTSS 4(DX)(R10*2), Y9
+	VBROADCASTSS 4(SI), Y9
 	VMULPS       Y6, Y9, Y8
 	VADDPS       Y8, Y2, Y2
 	VMULPS       Y7, Y9, Y8
 	VADDPS       Y8, Y3, Y3
-	VBROADCASTSS 8(DX)(R10*2), Y9
+	VBROADCASTSS 8(SI), Y9
 	VMULPS       Y6, Y9, Y8
 	VADDPS       Y8, Y4, Y4
 	VMULPS       Y7, Y9, Y8
 	VADDPS       Y8, Y5, Y5
-	ADDQ         $0x20, R10
-	CMPQ         R10, R9
+	ADDQ         $0x20, SI
+	CMPQ         SI, DI
 	JNE          dim1
-	MOVQ         AX, R10
-	VMOVUPS      Y0, (R10)
-	VMOVUPS      Y1, 32(R10)
-	ADDQ         CX, R10
-	VMOVUPS      Y2, (R10)
-	VMOVUPS      Y3, 32(R10)
-	ADDQ         CX, R10
-	VMOVUPS      Y4, (R10)
-	VMOVUPS      Y5, 32(R10)
-	ADDQ         $0x04, SI
-	ADDQ         $+64, AX
-	SUBQ         $0x01, DI
-	JMP          blocks1
+	VMOVUPS      Y0, (AX)
+	VMOVUPS      Y1, 32(AX)
+	VMOVUPS      Y2, 64(AX)
+	VMOVUPS      Y3, 96(AX)
+	VMOVUPS      Y4, 128(AX)
+	VMOVUPS      Y5, 160(AX)
+	SUBQ         $0x01, DX
+	ADDQ         $0x04, CX
+	ADDQ         $+192, AX
+	SUBQ         $0x01, nBlocks+32(FP)
+	JMP          group1
 
 done:
 	VZEROUPPER
 	RET
 
-// func ScoreF32x4(dst *float32, dstStride int, q *float32, k *float32, blocks *int32, nBlocks int, blockStride int, dim int)
+// func ScoreF32x4(dst *float32, q *float32, k *float32, blocks *int32, nBlocks int, nStored int, blockStride int, dim int)
 // Requires: AVX
 TEXT ·ScoreF32x4(SB), NOSPLIT, $0-64
 	MOVQ  dst+0(FP), AX
-	MOVQ  dstStride+8(FP), CX
-	MOVQ  q+16(FP), DX
-	MOVQ  k+24(FP), BX
-	MOVQ  blocks+32(FP), SI
-	MOVQ  nBlocks+40(FP), DI
-	MOVQ  blockStride+48(FP), R8
-	MOVQ  dim+56(FP), R9
-	SHLQ  $0x02, CX
-	SHLQ  $0x02, R8
-	SHLQ  $0x05, R9
-	TESTQ R9, R9
+	MOVQ  blocks+24(FP), CX
+	MOVQ  nStored+40(FP), DX
+	MOVQ  dim+56(FP), BX
+	SHLQ  $0x05, BX
+	TESTQ BX, BX
 	JE    done
 
-blocks1:
-	CMPQ    DI, $0x01
+group1:
+	CMPQ    nBlocks+32(FP), $0x01
 	JL      done
-	MOVLQSX (SI), R11
-	IMULQ   R8, R11
-	ADDQ    BX, R11
+	MOVQ    q+8(FP), SI
+	MOVLQSX (CX), R8
+	IMULQ   blockStride+48(FP), R8
+	SHLQ    $0x02, R8
+	ADDQ    k+16(FP), R8
+	SUBQ    SI, R8
+	SUBQ    SI, R8
+	LEAQ    (SI)(BX*1), DI
 	VXORPS  Y0, Y0, Y0
 	VXORPS  Y1, Y1, Y1
 	VXORPS  Y2, Y2, Y2
@@ -1318,78 +1628,73 @@ blocks1:
 	VXORPS  Y5, Y5, Y5
 	VXORPS  Y6, Y6, Y6
 	VXORPS  Y7, Y7, Y7
-	XORQ    R10, R10
 
 dim1:
-	VMOVUPS      (R11)(R10*2), Y8
-	VMOVUPS      32(R11)(R10*2), Y9
-	VBROADCASTSS (DX)(R10*2), Y11
+	VMOVUPS      (R8)(SI*2), Y8
+	VMOVUPS      32(R8)(SI*2), Y9
+	VBROADCASTSS (SI), Y11
 	VMULPS       Y8, Y11, Y10
 	VADDPS       Y10, Y0, Y0
 	VMULPS       Y9, Y11, Y10
 	VADDPS       Y10, Y1, Y1
-	VBROADCASTSS 4(DX)(R10*2), Y11
+	VBROADCASTSS 4(SI), Y11
 	VMULPS       Y8, Y11, Y10
 	VADDPS       Y10, Y2, Y2
 	VMULPS       Y9, Y11, Y10
 	VADDPS       Y10, Y3, Y3
-	VBROADCASTSS 8(DX)(R10*2), Y11
+	VBROADCASTSS 8(SI), Y11
 	VMULPS       Y8, Y11, Y10
 	VADDPS       Y10, Y4, Y4
 	VMULPS       Y9, Y11, Y10
 	VADDPS       Y10, Y5, Y5
-	VBROADCASTSS 12(DX)(R10*2), Y11
+	VBROADCASTSS 12(SI), Y11
 	VMULPS       Y8, Y11, Y10
 	VADDPS       Y10, Y6, Y6
 	VMULPS       Y9, Y11, Y10
 	VADDPS       Y10, Y7, Y7
-	ADDQ         $0x20, R10
-	CMPQ         R10, R9
+	ADDQ         $0x20, SI
+	CMPQ         SI, DI
 	JNE          dim1
-	MOVQ         AX, R10
-	VMOVUPS      Y0, (R10)
-	VMOVUPS      Y1, 32(R10)
-	ADDQ         CX, R10
-	VMOVUPS      Y2, (R10)
-	VMOVUPS      Y3, 32(R10)
-	ADDQ         CX, R10
-	VMOVUPS      Y4, (R10)
-	VMOVUPS      Y5, 32(R10)
-	ADDQ         CX, R10
-	VMOVUPS      Y6, (R10)
-	VMOVUPS      Y7, 32(R10)
-	ADDQ         $0x04, SI
-	ADDQ         $+64, AX
-	SUBQ         $0x01, DI
-	JMP          blocks1
+	VMOVUPS      Y0, (AX)
+	VMOVUPS      Y1, 32(AX)
+	VMOVUPS      Y2, 64(AX)
+	VMOVUPS      Y3, 96(AX)
+	VMOVUPS      Y4, 128(AX)
+	VMOVUPS      Y5, 160(AX)
+	VMOVUPS      Y6, 192(AX)
+	VMOVUPS      Y7, 224(AX)
+	SUBQ         $0x01, DX
+	ADDQ         $0x04, CX
+	ADDQ         $+256, AX
+	SUBQ         $0x01, nBlocks+32(FP)
+	JMP          group1
 
 done:
 	VZEROUPPER
 	RET
 
-// func ScoreF32x5(dst *float32, dstStride int, q *float32, k *float32, blocks *int32, nBlocks int, blockStride int, dim int)
+// func ScoreF32x5(dst *float32, q *float32, k *float32, blocks *int32, nBlocks int, nStored int, blockStride int, dim int)
 // Requires: AVX
 TEXT ·ScoreF32x5(SB), NOSPLIT, $0-64
 	MOVQ  dst+0(FP), AX
-	MOVQ  dstStride+8(FP), CX
-	MOVQ  q+16(FP), DX
-	MOVQ  k+24(FP), BX
-	MOVQ  blocks+32(FP), SI
-	MOVQ  nBlocks+40(FP), DI
-	MOVQ  blockStride+48(FP), R8
-	MOVQ  dim+56(FP), R9
-	SHLQ  $0x02, CX
-	SHLQ  $0x02, R8
-	SHLQ  $0x05, R9
-	TESTQ R9, R9
+	MOVQ  blocks+24(FP), CX
+	MOVQ  nStored+40(FP), DX
+	MOVQ  dim+56(FP), BX
+	SHLQ  $0x05, BX
+	TESTQ BX, BX
 	JE    done
 
-blocks1:
-	CMPQ    DI, $0x01
+group1:
+	CMPQ    nBlocks+32(FP), $0x01
 	JL      done
-	MOVLQSX (SI), R11
-	IMULQ   R8, R11
-	ADDQ    BX, R11
+	MOVQ    q+8(FP), SI
+	MOVLQSX (CX), R8
+	IMULQ   blockStride+48(FP), R8
+	SHLQ    $0x02, R8
+	ADDQ    k+16(FP), R8
+	SUBQ    SI, R8
+	SUBQ    SI, R8
+	LEAQ    (SI)(BX*1), DI
 	VXORPS  Y0, Y0, Y0
 	VXORPS  Y1, Y1, Y1
 	VXORPS  Y2, Y2, Y2
@@ -1400,86 +1705,80 @@ blocks1:
 	VXORPS  Y7, Y7, Y7
 	VXORPS  Y8, Y8, Y8
 	VXORPS  Y9, Y9, Y9
-	XORQ    R10, R10
 
 dim1:
-	VMOVUPS      (R11)(R10*2), Y10
-	VMOVUPS      32(R11)(R10*2), Y11
-	VBROADCASTSS (DX)(R10*2), Y13
+	VMOVUPS      (R8)(SI*2), Y10
+	VMOVUPS      32(R8)(SI*2), Y11
+	VBROADCASTSS (SI), Y13
 	VMULPS       Y10, Y13, Y12
 	VADDPS       Y12, Y0, Y0
 	VMULPS       Y11, Y13, Y12
 	VADDPS       Y12, Y1, Y1
-	VBROADCASTSS 4(DX)(R10*2), Y13
+	VBROADCASTSS 4(SI), Y13
 	VMULPS       Y10, Y13, Y12
 	VADDPS       Y12, Y2, Y2
 	VMULPS       Y11, Y13, Y12
 	VADDPS       Y12, Y3, Y3
-	VBROADCASTSS 8(DX)(R10*2), Y13
+	VBROADCASTSS 8(SI), Y13
 	VMULPS       Y10, Y13, Y12
 	VADDPS       Y12, Y4, Y4
 	VMULPS       Y11, Y13, Y12
 	VADDPS       Y12, Y5, Y5
-	VBROADCASTSS 12(DX)(R10*2), Y13
+	VBROADCASTSS 12(SI), Y13
 	VMULPS       Y10, Y13, Y12
 	VADDPS       Y12, Y6, Y6
 	VMULPS       Y11, Y13, Y12
 	VADDPS       Y12, Y7, Y7
-	VBROADCASTSS 16(DX)(R10*2), Y13
+	VBROADCASTSS 16(SI), Y13
 	VMULPS       Y10, Y13, Y12
 	VADDPS       Y12, Y8, Y8
 	VMULPS       Y11, Y13, Y12
 	VADDPS       Y12, Y9, Y9
-	ADDQ         $0x20, R10
-	CMPQ         R10, R9
+	ADDQ         $0x20, SI
+	CMPQ         SI, DI
 	JNE          dim1
-	MOVQ         AX, R10
-	VMOVUPS      Y0, (R10)
-	VMOVUPS      Y1, 32(R10)
-	ADDQ         CX, R10
-	VMOVUPS      Y2, (R10)
-	VMOVUPS      Y3, 32(R10)
-	ADDQ         CX, R10
-	VMOVUPS      Y4, (R10)
-	VMOVUPS      Y5, 32(R10)
-	ADDQ         CX, R10
-	VMOVUPS      Y6, (R10)
-	VMOVUPS      Y7, 32(R10)
-	ADDQ         CX, R10
-	VMOVUPS      Y8, (R10)
-	VMOVUPS      Y9, 32(R10)
-	ADDQ         $0x04, SI
-	ADDQ         $+64, AX
-	SUBQ         $0x01, DI
-	JMP          blocks1
+	VMOVUPS      Y0, (AX)
+	VMOVUPS      Y1, 32(AX)
+	VMOVUPS      Y2, 64(AX)
+	VMOVUPS      Y3, 96(AX)
+	VMOVUPS      Y4, 128(AX)
+	VMOVUPS      Y5, 160(AX)
+	VMOVUPS      Y6, 192(AX)
+	VMOVUPS      Y7, 224(AX)
+	VMOVUPS      Y8, 256(AX)
+	VMOVUPS      Y9, 288(AX)
+	SUBQ         $0x01, DX
+	ADDQ         $0x04, CX
+	ADDQ         $+320, AX
+	SUBQ         $0x01, nBlocks+32(FP)
+	JMP          group1
 
 done:
 	VZEROUPPER
 	RET
 
-// func ScoreF32x6(dst *float32, dstStride int, q *float32, k *float32, blocks *int32, nBlocks int, blockStride int, dim int)
+// func ScoreF32x6(dst *float32, q *float32, k *float32, blocks *int32, nBlocks int, nStored int, blockStride int, dim int)
 // Requires: AVX
 TEXT ·ScoreF32x6(SB), NOSPLIT, $0-64
 	MOVQ  dst+0(FP), AX
-	MOVQ  dstStride+8(FP), CX
-	MOVQ  q+16(FP), DX
-	MOVQ  k+24(FP), BX
-	MOVQ  blocks+32(FP), SI
-	MOVQ  nBlocks+40(FP), DI
-	MOVQ  blockStride+48(FP), R8
-	MOVQ  dim+56(FP), R9
-	SHLQ  $0x02, CX
-	SHLQ  $0x02, R8
-	SHLQ  $0x05, R9
-	TESTQ R9, R9
+	MOVQ  blocks+24(FP), CX
+	MOVQ  nStored+40(FP), DX
+	MOVQ  dim+56(FP), BX
+	SHLQ  $0x05, BX
+	TESTQ BX, BX
 	JE    done
 
-blocks1:
-	CMPQ    DI, $0x01
+group1:
+	CMPQ    nBlocks+32(FP), $0x01
 	JL      done
-	MOVLQSX (SI), R11
-	IMULQ   R8, R11
-	ADDQ    BX, R11
+	MOVQ    q+8(FP), SI
+	MOVLQSX (CX), R8
+	IMULQ   blockStride+48(FP), R8
+	SHLQ    $0x02, R8
+	ADDQ    k+16(FP), R8
+	SUBQ    SI, R8
+	SUBQ    SI, R8
+	LEAQ    (SI)(BX*1), DI
 	VXORPS  Y0, Y0, Y0
 	VXORPS  Y1, Y1, Y1
 	VXORPS  Y2, Y2, Y2
@@ -1492,436 +1791,635 @@ blocks1:
 	VXORPS  Y9, Y9, Y9
 	VXORPS  Y10, Y10, Y10
 	VXORPS  Y11, Y11, Y11
-	XORQ    R10, R10
 
 dim1:
-	VMOVUPS      (R11)(R10*2), Y12
-	VMOVUPS      32(R11)(R10*2), Y13
-	VBROADCASTSS (DX)(R10*2), Y15
+	VMOVUPS      (R8)(SI*2), Y12
+	VMOVUPS      32(R8)(SI*2), Y13
+	VBROADCASTSS (SI), Y15
 	VMULPS       Y12, Y15, Y14
 	VADDPS       Y14, Y0, Y0
 	VMULPS       Y13, Y15, Y14
 	VADDPS       Y14, Y1, Y1
-	VBROADCASTSS 4(DX)(R10*2), Y15
+	VBROADCASTSS 4(SI), Y15
 	VMULPS       Y12, Y15, Y14
 	VADDPS       Y14, Y2, Y2
 	VMULPS       Y13, Y15, Y14
 	VADDPS       Y14, Y3, Y3
-	VBROADCASTSS 8(DX)(R10*2), Y15
+	VBROADCASTSS 8(SI), Y15
 	VMULPS       Y12, Y15, Y14
 	VADDPS       Y14, Y4, Y4
 	VMULPS       Y13, Y15, Y14
 	VADDPS       Y14, Y5, Y5
-	VBROADCASTSS 12(DX)(R10*2), Y15
+	VBROADCASTSS 12(SI), Y15
 	VMULPS       Y12, Y15, Y14
 	VADDPS       Y14, Y6, Y6
 	VMULPS       Y13, Y15, Y14
 	VADDPS       Y14, Y7, Y7
-	VBROADCASTSS 16(DX)(R10*2), Y15
+	VBROADCASTSS 16(SI), Y15
 	VMULPS       Y12, Y15, Y14
 	VADDPS       Y14, Y8, Y8
 	VMULPS       Y13, Y15, Y14
 	VADDPS       Y14, Y9, Y9
-	VBROADCASTSS 20(DX)(R10*2), Y15
+	VBROADCASTSS 20(SI), Y15
 	VMULPS       Y12, Y15, Y14
 	VADDPS       Y14, Y10, Y10
 	VMULPS       Y13, Y15, Y14
 	VADDPS       Y14, Y11, Y11
-	ADDQ         $0x20, R10
-	CMPQ         R10, R9
+	ADDQ         $0x20, SI
+	CMPQ         SI, DI
 	JNE          dim1
-	MOVQ         AX, R10
-	VMOVUPS      Y0, (R10)
-	VMOVUPS      Y1, 32(R10)
-	ADDQ         CX, R10
-	VMOVUPS      Y2, (R10)
-	VMOVUPS      Y3, 32(R10)
-	ADDQ         CX, R10
-	VMOVUPS      Y4, (R10)
-	VMOVUPS      Y5, 32(R10)
-	ADDQ         CX, R10
-	VMOVUPS      Y6, (R10)
-	VMOVUPS      Y7, 32(R10)
-	ADDQ         CX, R10
-	VMOVUPS      Y8, (R10)
-	VMOVUPS      Y9, 32(R10)
-	ADDQ         CX, R10
-	VMOVUPS      Y10, (R10)
-	VMOVUPS      Y11, 32(R10)
-	ADDQ         $0x04, SI
-	ADDQ         $+64, AX
-	SUBQ         $0x01, DI
-	JMP          blocks1
+	VMOVUPS      Y0, (AX)
+	VMOVUPS      Y1, 32(AX)
+	VMOVUPS      Y2, 64(AX)
+	VMOVUPS      Y3, 96(AX)
+	VMOVUPS      Y4, 128(AX)
+	VMOVUPS      Y5, 160(AX)
+	VMOVUPS      Y6, 192(AX)
+	VMOVUPS      Y7, 224(AX)
+	VMOVUPS      Y8, 256(AX)
+	VMOVUPS      Y9, 288(AX)
+	VMOVUPS      Y10, 320(AX)
+	VMOVUPS      Y11, 352(AX)
+	SUBQ         $0x01, DX
+	ADDQ         $0x04, CX
+	ADDQ         $+384, AX
+	SUBQ         $0x01, nBlocks+32(FP)
+	JMP          group1
 
 done:
 	VZEROUPPER
 	RET
 
-// func AddRowsF32x1(dst *float32, dstStride int, e *float32, eStride int, v *float32, vStride int, nRows int, n int)
-// Requires: AVX
-TEXT ·AddRowsF32x1(SB), NOSPLIT, $0-64
+// func AddRowsF32x1(dst *float32, dstStride int, e *float32, eStep int, lane int, v *float32, ahead *float32, vStride int, nRows int, n int)
+// Requires: AVX, CMOV, MMX+
+TEXT ·AddRowsF32x1(SB), NOSPLIT, $0-80
 	MOVQ dst+0(FP), AX
 	MOVQ dstStride+8(FP), CX
-	MOVQ eStride+24(FP), DX
+	MOVQ vStride+56(FP), DX
+	MOVQ ahead+48(FP), BX
+	MOVQ e+16(FP), SI
+	MOVQ eStep+24(FP), DI
 	SHLQ $0x02, CX
+	SHLQ $0x02, DI
+	SUBQ $0x40, DI
 	SHLQ $0x02, DX
-	MOVQ vStride+40(FP), CX
-	SHLQ $0x02, CX
-	CMPQ n+56(FP), $0x00
-	JE   done
-	CMPQ nRows+48(FP), $0x00
+	SUBQ v+40(FP), BX
+	CMPQ nRows+64(FP), $0x00
 	JE   done
 
-columns:
-	MOVQ    AX, DX
-	VMOVUPS (DX), Y0
-	VMOVUPS 32(DX), Y1
-	MOVQ    e+16(FP), SI
-	MOVQ    nRows+48(FP), BX
-	MOVQ    v+32(FP), DX
+group2:
+	CMPQ    n+72(FP), $0x02
+	JL      group1
+	MOVQ    AX, CX
+	VMOVUPS (CX), Y0
+	VMOVUPS 32(CX), Y1
+	VMOVUPS 64(CX), Y2
+	VMOVUPS 96(CX), Y3
+	MOVQ    SI, R10
+	MOVQ    nRows+64(FP), R9
+	MOVQ    v+40(FP), CX
+	MOVQ    $0x00000010, R8
+	SUBQ    lane+32(FP), R8
 
-rows:
-	VMOVUPS      (DX), Y2
-	VMOVUPS      32(DX), Y3
-	VBROADCASTSS (SI), Y4
-	VMULPS       Y2, Y4, Y2
-	VADDPS       Y2, Y0, Y0
-	VMULPS       Y3, Y4, Y2
-	VADDPS       Y2, Y1, Y1
-	ADDQ         $0x04, SI
-	ADDQ         CX, DX
-	DECQ         BX
-	JNE          rows
-	MOVQ         AX, DX
-	VMOVUPS      Y0, (DX)
-	VMOVUPS      Y1, 32(DX)
-	ADDQ         $0x40, AX
-	ADDQ         $0x40, v+32(FP)
-	DECQ         n+56(FP)
-	JNE          columns
+lanes2:
+	CMPQ    R8, R9
+	CMOVQGT R9, R8
+	SUBQ    R8, R9
 
-done:
-	VZEROUPPER
-	RET
-
-// func AddRowsF32x2(dst *float32, dstStride int, e *float32, eStride int, v *float32, vStride int, nRows int, n int)
-// Requires: AVX
-TEXT ·AddRowsF32x2(SB), NOSPLIT, $0-64
-	MOVQ dst+0(FP), AX
-	MOVQ dstStride+8(FP), CX
-	MOVQ eStride+24(FP), DX
-	SHLQ $0x02, CX
-	SHLQ $0x02, DX
-	MOVQ vStride+40(FP), BX
-	SHLQ $0x02, BX
-	CMPQ n+56(FP), $0x00
-	JE   done
-	CMPQ nRows+48(FP), $0x00
-	JE   done
-
-columns:
-	MOVQ    AX, SI
-	VMOVUPS (SI), Y0
-	VMOVUPS 32(SI), Y1
-	ADDQ    CX, SI
-	VMOVUPS (SI), Y2
-	VMOVUPS 32(SI), Y3
-	MOVQ    e+16(FP), R8
-	MOVQ    nRows+48(FP), DI
-	MOVQ    v+32(FP), SI
-
-rows:
-	VMOVUPS      (SI), Y4
-	VMOVUPS      32(SI), Y5
-	VBROADCASTSS (R8), Y7
-	VMULPS       Y4, Y7, Y6
-	VADDPS       Y6, Y0, Y0
-	VMULPS       Y5, Y7, Y6
-	VADDPS       Y6, Y1, Y1
-	VBROADCASTSS (R8)(DX*1), Y7
-	VMULPS       Y4, Y7, Y6
-	VADDPS       Y6, Y2, Y2
-	VMULPS       Y5, Y7, Y6
-	VADDPS       Y6, Y3, Y3
-	ADDQ         $0x04, R8
-	ADDQ         BX, SI
-	DECQ         DI
-	JNE          rows
-	MOVQ         AX, SI
-	VMOVUPS      Y0, (SI)
-	VMOVUPS      Y1, 32(SI)
-	ADDQ         CX, SI
-	VMOVUPS      Y2, (SI)
-	VMOVUPS      Y3, 32(SI)
-	ADDQ         $0x40, AX
-	ADDQ         $0x40, v+32(FP)
-	DECQ         n+56(FP)
-	JNE          columns
-
-done:
-	VZEROUPPER
-	RET
-
-// func AddRowsF32x3(dst *float32, dstStride int, e *float32, eStride int, v *float32, vStride int, nRows int, n int)
-// Requires: AVX
-TEXT ·AddRowsF32x3(SB), NOSPLIT, $0-64
-	MOVQ dst+0(FP), AX
-	MOVQ dstStride+8(FP), CX
-	MOVQ eStride+24(FP), DX
-	SHLQ $0x02, CX
-	SHLQ $0x02, DX
-	MOVQ vStride+40(FP), BX
-	SHLQ $0x02, BX
-	CMPQ n+56(FP), $0x00
-	JE   done
-	CMPQ nRows+48(FP), $0x00
-	JE   done
-
-columns:
-	MOVQ    AX, SI
-	VMOVUPS (SI), Y0
-	VMOVUPS 32(SI), Y1
-	ADDQ    CX, SI
-	VMOVUPS (SI), Y2
-	VMOVUPS 32(SI), Y3
-	ADDQ    CX, SI
-	VMOVUPS (SI), Y4
-	VMOVUPS 32(SI), Y5
-	MOVQ    e+16(FP), R8
-	MOVQ    nRows+48(FP), DI
-	MOVQ    v+32(FP), SI
-
-rows:
-	VMOVUPS      (SI), Y6
-	VMOVUPS      32(SI), Y7
-	VBROADCASTSS (R8), Y9
-	VMULPS       Y6, Y9, Y8
-	VADDPS       Y8, Y0, Y0
-	VMULPS       Y7, Y9, Y8
-	VADDPS       Y8, Y1, Y1
-	VBROADCASTSS (R8)(DX*1), Y9
-	VMULPS       Y6, Y9, Y8
-	VADDPS       Y8, Y2, Y2
-	VMULPS       Y7, Y9, Y8
-	VADDPS       Y8, Y3, Y3
-	VBROADCASTSS (R8)(DX*2), Y9
-	VMULPS       Y6, Y9, Y8
-	VADDPS       Y8, Y4, Y4
-	VMULPS       Y7, Y9, Y8
-	VADDPS       Y8, Y5, Y5
-	ADDQ         $0x04, R8
-	ADDQ         BX, SI
-	DECQ         DI
-	JNE          rows
-	MOVQ         AX, SI
-	VMOVUPS      Y0, (SI)
-	VMOVUPS      Y1, 32(SI)
-	ADDQ         CX, SI
-	VMOVUPS      Y2, (SI)
-	VMOVUPS      Y3, 32(SI)
-	ADDQ         CX, SI
-	VMOVUPS      Y4, (SI)
-	VMOVUPS      Y5, 32(SI)
-	ADDQ         $0x40, AX
-	ADDQ         $0x40, v+32(FP)
-	DECQ         n+56(FP)
-	JNE          columns
-
-done:
-	VZEROUPPER
-	RET
-
-// func AddRowsF32x4(dst *float32, dstStride int, e *float32, eStride int, v *float32, vStride int, nRows int, n int)
-// Requires: AVX
-TEXT ·AddRowsF32x4(SB), NOSPLIT, $0-64
-	MOVQ dst+0(FP), AX
-	MOVQ dstStride+8(FP), CX
-	MOVQ eStride+24(FP), DX
-	SHLQ $0x02, CX
-	SHLQ $0x02, DX
-	MOVQ vStride+40(FP), BX
-	SHLQ $0x02, BX
-	LEAQ (DX)(DX*2), SI
-	CMPQ n+56(FP), $0x00
-	JE   done
-	CMPQ nRows+48(FP), $0x00
-	JE   done
-
-columns:
-	MOVQ    AX, DI
-	VMOVUPS (DI), Y0
-	VMOVUPS 32(DI), Y1
-	ADDQ    CX, DI
-	VMOVUPS (DI), Y2
-	VMOVUPS 32(DI), Y3
-	ADDQ    CX, DI
-	VMOVUPS (DI), Y4
-	VMOVUPS 32(DI), Y5
-	ADDQ    CX, DI
-	VMOVUPS (DI), Y6
-	VMOVUPS 32(DI), Y7
-	MOVQ    e+16(FP), R9
-	MOVQ    nRows+48(FP), R8
-	MOVQ    v+32(FP), DI
-
-rows:
-	VMOVUPS      (DI), Y8
-	VMOVUPS      32(DI), Y9
-	VBROADCASTSS (R9), Y11
-	VMULPS       Y8, Y11, Y10
-	VADDPS       Y10, Y0, Y0
-	VMULPS       Y9, Y11, Y10
-	VADDPS       Y10, Y1, Y1
-	VBROADCASTSS (R9)(DX*1), Y11
-	VMULPS       Y8, Y11, Y10
-	VADDPS       Y10, Y2, Y2
-	VMULPS       Y9, Y11, Y10
-	VADDPS       Y10, Y3, Y3
-	VBROADCASTSS (R9)(DX*2), Y11
-	VMULPS       Y8, Y11, Y10
-	VADDPS       Y10, Y4, Y4
-	VMULPS       Y9, Y11, Y10
-	VADDPS       Y10, Y5, Y5
-	VBROADCASTSS (R9)(SI*1), Y11
-	VMULPS       Y8, Y11, Y10
-	VADDPS       Y10, Y6, Y6
-	VMULPS       Y9, Y11, Y10
-	VADDPS       Y10, Y7, Y7
-	ADDQ         $0x04, R9
-	ADDQ         BX, DI
+rows2:
+	VMOVUPS      (CX), Y4
+	VMOVUPS      32(CX), Y5
+	VMOVUPS      64(CX), Y6
+	VMOVUPS      96(CX), Y7
+	PREFETCHT0   (CX)(BX*1)
+	PREFETCHT0   64(CX)(BX*1)
+	VBROADCASTSS (R10), Y8
+	VMULPS       Y4, Y8, Y4
+	VADDPS       Y4, Y0, Y0
+	VMULPS       Y5, Y8, Y4
+	VADDPS       Y4, Y1, Y1
+	VMULPS       Y6, Y8, Y4
+	VADDPS       Y4, Y2, Y2
+	VMULPS       Y7, Y8, Y4
+	VADDPS       Y4, Y3, Y3
+	ADDQ         $0x04, R10
+	ADDQ         DX, CX
 	DECQ         R8
-	JNE          rows
-	MOVQ         AX, DI
-	VMOVUPS      Y0, (DI)
-	VMOVUPS      Y1, 32(DI)
-	ADDQ         CX, DI
-	VMOVUPS      Y2, (DI)
-	VMOVUPS      Y3, 32(DI)
-	ADDQ         CX, DI
-	VMOVUPS      Y4, (DI)
-	VMOVUPS      Y5, 32(DI)
-	ADDQ         CX, DI
-	VMOVUPS      Y6, (DI)
-	VMOVUPS      Y7, 32(DI)
-	ADDQ         $0x40, AX
-	ADDQ         $0x40, v+32(FP)
-	DECQ         n+56(FP)
-	JNE          columns
+	JNE          rows2
+	ADDQ         DI, R10
+	MOVQ         $0x00000010, R8
+	TESTQ        R9, R9
+	JNE          lanes2
+	MOVQ         AX, CX
+	VMOVUPS      Y0, (CX)
+	VMOVUPS      Y1, 32(CX)
+	VMOVUPS      Y2, 64(CX)
+	VMOVUPS      Y3, 96(CX)
+	ADDQ         $+128, AX
+	ADDQ         $+128, v+40(FP)
+	SUBQ         $0x02, n+72(FP)
+	JMP          group2
+
+group1:
+	CMPQ    n+72(FP), $0x01
+	JL      done
+	MOVQ    AX, CX
+	VMOVUPS (CX), Y0
+	VMOVUPS 32(CX), Y1
+	MOVQ    SI, R10
+	MOVQ    nRows+64(FP), R9
+	MOVQ    v+40(FP), CX
+	MOVQ    $0x00000010, R8
+	SUBQ    lane+32(FP), R8
+
+lanes1:
+	CMPQ    R8, R9
+	CMOVQGT R9, R8
+	SUBQ    R8, R9
+
+rows1:
+	VMOVUPS      (CX), Y4
+	VMOVUPS      32(CX), Y5
+	PREFETCHT0   (CX)(BX*1)
+	VBROADCASTSS (R10), Y8
+	VMULPS       Y4, Y8, Y4
+	VADDPS       Y4, Y0, Y0
+	VMULPS       Y5, Y8, Y4
+	VADDPS       Y4, Y1, Y1
+	ADDQ         $0x04, R10
+	ADDQ         DX, CX
+	DECQ         R8
+	JNE          rows1
+	ADDQ         DI, R10
+	MOVQ         $0x00000010, R8
+	TESTQ        R9, R9
+	JNE          lanes1
+	MOVQ         AX, CX
+	VMOVUPS      Y0, (CX)
+	VMOVUPS      Y1, 32(CX)
+	ADDQ         $+64, AX
+	ADDQ         $+64, v+40(FP)
+	SUBQ         $0x01, n+72(FP)
+	JMP          group1
 
 done:
 	VZEROUPPER
 	RET
 
-// func AddRowsF32x5(dst *float32, dstStride int, e *float32, eStride int, v *float32, vStride int, nRows int, n int)
-// Requires: AVX
-TEXT ·AddRowsF32x5(SB), NOSPLIT, $0-64
+// func AddRowsF32x2(dst *float32, dstStride int, e *float32, eStep int, lane int, v *float32, ahead *float32, vStride int, nRows int, n int)
+// Requires: AVX, CMOV, MMX+
+TEXT ·AddRowsF32x2(SB), NOSPLIT, $0-80
 	MOVQ dst+0(FP), AX
 	MOVQ dstStride+8(FP), CX
-	MOVQ eStride+24(FP), DX
+	MOVQ vStride+56(FP), DX
+	MOVQ ahead+48(FP), BX
+	MOVQ e+16(FP), SI
+	MOVQ eStep+24(FP), DI
 	SHLQ $0x02, CX
+	SHLQ $0x02, DI
+	SUBQ $0x40, DI
 	SHLQ $0x02, DX
-	MOVQ vStride+40(FP), BX
-	SHLQ $0x02, BX
-	LEAQ (DX)(DX*2), SI
-	CMPQ n+56(FP), $0x00
-	JE   done
-	CMPQ nRows+48(FP), $0x00
+	SUBQ v+40(FP), BX
+	CMPQ nRows+64(FP), $0x00
 	JE   done
 
-columns:
-	MOVQ    AX, DI
-	VMOVUPS (DI), Y0
-	VMOVUPS 32(DI), Y1
-	ADDQ    CX, DI
-	VMOVUPS (DI), Y2
-	VMOVUPS 32(DI), Y3
-	ADDQ    CX, DI
-	VMOVUPS (DI), Y4
-	VMOVUPS 32(DI), Y5
-	ADDQ    CX, DI
-	VMOVUPS (DI), Y6
-	VMOVUPS 32(DI), Y7
-	ADDQ    CX, DI
-	VMOVUPS (DI), Y8
-	VMOVUPS 32(DI), Y9
-	MOVQ    e+16(FP), R9
-	MOVQ    nRows+48(FP), R8
-	MOVQ    v+32(FP), DI
+group2:
+	CMPQ    n+72(FP), $0x02
+	JL      group1
+	MOVQ    AX, R8
+	VMOVUPS (R8), Y0
+	VMOVUPS 32(R8), Y1
+	VMOVUPS 64(R8), Y2
+	VMOVUPS 96(R8), Y3
+	ADDQ    CX, R8
+	VMOVUPS (R8), Y4
+	VMOVUPS 32(R8), Y5
+	VMOVUPS 64(R8), Y6
+	VMOVUPS 96(R8), Y7
+	MOVQ    SI, R11
+	MOVQ    nRows+64(FP), R10
+	MOVQ    v+40(FP), R8
+	MOVQ    $0x00000010, R9
+	SUBQ    lane+32(FP), R9
 
-rows:
-	VMOVUPS      (DI), Y10
-	VMOVUPS      32(DI), Y11
-	VBROADCASTSS (R9), Y13
-	VMULPS       Y10, Y13, Y12
+lanes2:
+	CMPQ    R9, R10
+	CMOVQGT R10, R9
+	SUBQ    R9, R10
+
+rows2:
+	VMOVUPS      (R8), Y8
+	VMOVUPS      32(R8), Y9
+	VMOVUPS      64(R8), Y10
+	VMOVUPS      96(R8), Y11
+	PREFETCHT0   (R8)(BX*1)
+	PREFETCHT0   64(R8)(BX*1)
+	VBROADCASTSS (R11), Y13
+	VMULPS       Y8, Y13, Y12
 	VADDPS       Y12, Y0, Y0
-	VMULPS       Y11, Y13, Y12
+	VMULPS       Y9, Y13, Y12
 	VADDPS       Y12, Y1, Y1
-	VBROADCASTSS (R9)(DX*1), Y13
 	VMULPS       Y10, Y13, Y12
 	VADDPS       Y12, Y2, Y2
 	VMULPS       Y11, Y13, Y12
 	VADDPS       Y12, Y3, Y3
-	VBROADCASTSS (R9)(DX*2), Y13
-	VMULPS       Y10, Y13, Y12
+	VBROADCASTSS 64(R11), Y13
+	VMULPS       Y8, Y13, Y12
 	VADDPS       Y12, Y4, Y4
-	VMULPS       Y11, Y13, Y12
+	VMULPS       Y9, Y13, Y12
 	VADDPS       Y12, Y5, Y5
-	VBROADCASTSS (R9)(SI*1), Y13
 	VMULPS       Y10, Y13, Y12
 	VADDPS       Y12, Y6, Y6
 	VMULPS       Y11, Y13, Y12
 	VADDPS       Y12, Y7, Y7
-	VBROADCASTSS (R9)(DX*4), Y13
-	VMULPS       Y10, Y13, Y12
-	VADDPS       Y12, Y8, Y8
-	VMULPS       Y11, Y13, Y12
-	VADDPS       Y12, Y9, Y9
-	ADDQ         $0x04, R9
-	ADDQ         BX, DI
-	DECQ         R8
-	JNE          rows
-	MOVQ         AX, DI
-	VMOVUPS      Y0, (DI)
-	VMOVUPS      Y1, 32(DI)
-	ADDQ         CX, DI
-	VMOVUPS      Y2, (DI)
-	VMOVUPS      Y3, 32(DI)
-	ADDQ         CX, DI
-	VMOVUPS      Y4, (DI)
-	VMOVUPS      Y5, 32(DI)
-	ADDQ         CX, DI
-	VMOVUPS      Y6, (DI)
-	VMOVUPS      Y7, 32(DI)
-	ADDQ         CX, DI
-	VMOVUPS      Y8, (DI)
-	VMOVUPS      Y9, 32(DI)
-	ADDQ         $0x40, AX
-	ADDQ         $0x40, v+32(FP)
-	DECQ         n+56(FP)
-	JNE          columns
+	ADDQ         $0x04, R11
+	ADDQ         DX, R8
+	DECQ         R9
+	JNE          rows2
+	ADDQ         DI, R11
+	MOVQ         $0x00000010, R9
+	TESTQ        R10, R10
+	JNE          lanes2
+	MOVQ         AX, R8
+	VMOVUPS      Y0, (R8)
+	VMOVUPS      Y1, 32(R8)
+	VMOVUPS      Y2, 64(R8)
+	VMOVUPS      Y3, 96(R8)
+	ADDQ         CX, R8
+	VMOVUPS      Y4, (R8)
+	VMOVUPS      Y5, 32(R8)
+	VMOVUPS      Y6, 64(R8)
+	VMOVUPS      Y7, 96(R8)
+	ADDQ         $+128, AX
+	ADDQ         $+128, v+40(FP)
+	SUBQ         $0x02, n+72(FP)
+	JMP          group2
+
+group1:
+	CMPQ    n+72(FP), $0x01
+	JL      done
+	MOVQ    AX, R8
+	VMOVUPS (R8), Y0
+	VMOVUPS 32(R8), Y1
+	ADDQ    CX, R8
+	VMOVUPS (R8), Y2
+	VMOVUPS 32(R8), Y3
+	MOVQ    SI, R11
+	MOVQ    nRows+64(FP), R10
+	MOVQ    v+40(FP), R8
+	MOVQ    $0x00000010, R9
+	SUBQ    lane+32(FP), R9
+
+lanes1:
+	CMPQ    R9, R10
+	CMOVQGT R10, R9
+	SUBQ    R9, R10
+
+rows1:
+	VMOVUPS      (R8), Y8
+	VMOVUPS      32(R8), Y9
+	PREFETCHT0   (R8)(BX*1)
+	VBROADCASTSS (R11), Y13
+	VMULPS       Y8, Y13, Y12
+	VADDPS       Y12, Y0, Y0
+	VMULPS       Y9, Y13, Y12
+	VADDPS       Y12, Y1, Y1
+	VBROADCASTSS 64(R11), Y13
+	VMULPS       Y8, Y13, Y12
+	VADDPS       Y12, Y2, Y2
+	VMULPS       Y9, Y13, Y12
+	VADDPS       Y12, Y3, Y3
+	ADDQ         $0x04, R11
+	ADDQ         DX, R8
+	DECQ         R9
+	JNE          rows1
+	ADDQ         DI, R11
+	MOVQ         $0x00000010, R9
+	TESTQ        R10, R10
+	JNE          lanes1
+	MOVQ         AX, R8
+	VMOVUPS      Y0, (R8)
+	VMOVUPS      Y1, 32(R8)
+	ADDQ         CX, R8
+	VMOVUPS      Y2, (R8)
+	VMOVUPS      Y3, 32(R8)
+	ADDQ         $+64, AX
+	ADDQ         $+64, v+40(FP)
+	SUBQ         $0x01, n+72(FP)
+	JMP          group1
 
 done:
 	VZEROUPPER
 	RET
 
-// func AddRowsF32x6(dst *float32, dstStride int, e *float32, eStride int, v *float32, vStride int, nRows int, n int)
-// Requires: AVX
-TEXT ·AddRowsF32x6(SB), NOSPLIT, $0-64
+// func AddRowsF32x3(dst *float32, dstStride int, e *float32, eStep int, lane int, v *float32, ahead *float32, vStride int, nRows int, n int)
+// Requires: AVX, CMOV, MMX+
+TEXT ·AddRowsF32x3(SB), NOSPLIT, $0-80
 	MOVQ dst+0(FP), AX
 	MOVQ dstStride+8(FP), CX
-	MOVQ eStride+24(FP), DX
+	MOVQ vStride+56(FP), DX
+	MOVQ ahead+48(FP), BX
+	MOVQ e+16(FP), SI
+	MOVQ eStep+24(FP), DI
 	SHLQ $0x02, CX
+	SHLQ $0x02, DI
+	SUBQ $0x40, DI
 	SHLQ $0x02, DX
-	MOVQ vStride+40(FP), BX
-	SHLQ $0x02, BX
-	LEAQ (DX)(DX*2), SI
-	LEAQ (DX)(DX*4), DI
-	CMPQ n+56(FP), $0x00
-	JE   done
-	CMPQ nRows+48(FP), $0x00
+	SUBQ v+40(FP), BX
+	CMPQ nRows+64(FP), $0x00
 	JE   done
 
-columns:
+group1:
+	CMPQ    n+72(FP), $0x01
+	JL      done
+	MOVQ    AX, R8
+	VMOVUPS (R8), Y0
+	VMOVUPS 32(R8), Y1
+	ADDQ    CX, R8
+	VMOVUPS (R8), Y2
+	VMOVUPS 32(R8), Y3
+	ADDQ    CX, R8
+	VMOVUPS (R8), Y4
+	VMOVUPS 32(R8), Y5
+	MOVQ    SI, R11
+	MOVQ    nRows+64(FP), R10
+	MOVQ    v+40(FP), R8
+	MOVQ    $0x00000010, R9
+	SUBQ    lane+32(FP), R9
+
+lanes1:
+	CMPQ    R9, R10
+	CMOVQGT R10, R9
+	SUBQ    R9, R10
+
+rows1:
+	VMOVUPS      (R8), Y6
+	VMOVUPS      32(R8), Y7
+	PREFETCHT0   (R8)(BX*1)
+	VBROADCASTSS (R11), Y9
+	VMULPS       Y6, Y9, Y8
+	VADDPS       Y8, Y0, Y0
+	VMULPS       Y7, Y9, Y8
+	VADDPS       Y8, Y1, Y1
+	VBROADCASTSS 64(R11), Y9
+	VMULPS       Y6, Y9, Y8
+	VADDPS       Y8, Y2, Y2
+	VMULPS       Y7, Y9, Y8
+	VADDPS       Y8, Y3, Y3
+	VBROADCASTSS 128(R11), Y9
+	VMULPS       Y6, Y9, Y8
+	VADDPS       Y8, Y4, Y4
+	VMULPS       Y7, Y9, Y8
+	VADDPS       Y8, Y5, Y5
+	ADDQ         $0x04, R11
+	ADDQ         DX, R8
+	DECQ         R9
+	JNE          rows1
+	ADDQ         DI, R11
+	MOVQ         $0x00000010, R9
+	TESTQ        R10, R10
+	JNE          lanes1
+	MOVQ         AX, R8
+	VMOVUPS      Y0, (R8)
+	VMOVUPS      Y1, 32(R8)
+	ADDQ         CX, R8
+	VMOVUPS      Y2, (R8)
+	VMOVUPS      Y3, 32(R8)
+	ADDQ         CX, R8
+	VMOVUPS      Y4, (R8)
+	VMOVUPS      Y5, 32(R8)
+	ADDQ         $+64, AX
+	ADDQ         $+64, v+40(FP)
+	SUBQ         $0x01, n+72(FP)
+	JMP          group1
+
+done:
+	VZEROUPPER
+	RET
+
+// func AddRowsF32x4(dst *float32, dstStride int, e *float32, eStep int, lane int, v *float32, ahead *float32, vStride int, nRows int, n int)
+// Requires: AVX, CMOV, MMX+
+TEXT ·AddRowsF32x4(SB), NOSPLIT, $0-80
+	MOVQ dst+0(FP), AX
+	MOVQ dstStride+8(FP), CX
+	MOVQ vStride+56(FP), DX
+	MOVQ ahead+48(FP), BX
+	MOVQ e+16(FP), SI
+	MOVQ eStep+24(FP), DI
+	SHLQ $0x02, CX
+	SHLQ $0x02, DI
+	SUBQ $0x40, DI
+	SHLQ $0x02, DX
+	SUBQ v+40(FP), BX
+	CMPQ nRows+64(FP), $0x00
+	JE   done
+
+group1:
+	CMPQ    n+72(FP), $0x01
+	JL      done
+	MOVQ    AX, R8
+	VMOVUPS (R8), Y0
+	VMOVUPS 32(R8), Y1
+	ADDQ    CX, R8
+	VMOVUPS (R8), Y2
+	VMOVUPS 32(R8), Y3
+	ADDQ    CX, R8
+	VMOVUPS (R8), Y4
+	VMOVUPS 32(R8), Y5
+	ADDQ    CX, R8
+	VMOVUPS (R8), Y6
+	VMOVUPS 32(R8), Y7
+	MOVQ    SI, R11
+	MOVQ    nRows+64(FP), R10
+	MOVQ    v+40(FP), R8
+	MOVQ    $0x00000010, R9
+	SUBQ    lane+32(FP), R9
+
+lanes1:
+	CMPQ    R9, R10
+	CMOVQGT R10, R9
+	SUBQ    R9, R10
+
+rows1:
+	VMOVUPS      (R8), Y8
+	VMOVUPS      32(R8), Y9
+	PREFETCHT0   (R8)(BX*1)
+	VBROADCASTSS (R11), Y11
+	VMULPS       Y8, Y11, Y10
+	VADDPS       Y10, Y0, Y0
+	VMULPS       Y9, Y11, Y10
+	VADDPS       Y10, Y1, Y1
+	VBROADCASTSS 64(R11), Y11
+	VMULPS       Y8, Y11, Y10
+	VADDPS       Y10, Y2, Y2
+	VMULPS       Y9, Y11, Y10
+	VADDPS       Y10, Y3, Y3
+	VBROADCASTSS 128(R11), Y11
+	VMULPS       Y8, Y11, Y10
+	VADDPS       Y10, Y4, Y4
+	VMULPS       Y9, Y11, Y10
+	VADDPS       Y10, Y5, Y5
+	VBROADCASTSS 192(R11), Y11
+	VMULPS       Y8, Y11, Y10
+	VADDPS       Y10, Y6, Y6
+	VMULPS       Y9, Y11, Y10
+	VADDPS       Y10, Y7, Y7
+	ADDQ         $0x04, R11
+	ADDQ         DX, R8
+	DECQ         R9
+	JNE          rows1
+	ADDQ         DI, R11
+	MOVQ         $0x00000010, R9
+	TESTQ        R10, R10
+	JNE          lanes1
+	MOVQ         AX, R8
+	VMOVUPS      Y0, (R8)
+	VMOVUPS      Y1, 32(R8)
+	ADDQ         CX, R8
+	VMOVUPS      Y2, (R8)
+	VMOVUPS      Y3, 32(R8)
+	ADDQ         CX, R8
+	VMOVUPS      Y4, (R8)
+	VMOVUPS      Y5, 32(R8)
+	ADDQ         CX, R8
+	VMOVUPS      Y6, (R8)
+	VMOVUPS      Y7, 32(R8)
+	ADDQ         $+64, AX
+	ADDQ         $+64, v+40(FP)
+	SUBQ         $0x01, n+72(FP)
+	JMP          group1
+
+done:
+	VZEROUPPER
+	RET
+
+// func AddRowsF32x5(dst *float32, dstStride int, e *float32, eStep int, lane int, v *float32, ahead *float32, vStride int, nRows int, n int)
+// Requires: AVX, CMOV, MMX+
+TEXT ·AddRowsF32x5(SB), NOSPLIT, $0-80
+	MOVQ dst+0(FP), AX
+	MOVQ dstStride+8(FP), CX
+	MOVQ vStride+56(FP), DX
+	MOVQ ahead+48(FP), BX
+	MOVQ e+16(FP), SI
+	MOVQ eStep+24(FP), DI
+	SHLQ $0x02, CX
+	SHLQ $0x02, DI
+	SUBQ $0x40, DI
+	SHLQ $0x02, DX
+	SUBQ v+40(FP), BX
+	CMPQ nRows+64(FP), $0x00
+	JE   done
+
+group1:
+	CMPQ    n+72(FP), $0x01
+	JL      done
+	MOVQ    AX, R8
+	VMOVUPS (R8), Y0
+	VMOVUPS 32(R8), Y1
+	ADDQ    CX, R8
+	VMOVUPS (R8), Y2
+	VMOVUPS 32(R8), Y3
+	ADDQ    CX, R8
+	VMOVUPS (R8), Y4
+	VMOVUPS 32(R8), Y5
+	ADDQ    CX, R8
+	VMOVUPS (R8), Y6
+	VMOVUPS 32(R8), Y7
+	ADDQ    CX, R8
+	VMOVUPS (R8), Y8
+	VMOVUPS 32(R8), Y9
+	MOVQ    SI, R11
+	MOVQ    nRows+64(FP), R10
+	MOVQ    v+40(FP), R8
+	MOVQ    $0x00000010, R9
+	SUBQ    lane+32(FP), R9
+
+lanes1:
+	CMPQ    R9, R10
+	CMOVQGT R10, R9
+	SUBQ    R9, R10
+
+rows1:
+	VMOVUPS      (R8), Y10
+	VMOVUPS      32(R8), Y11
+	PREFETCHT0   (R8)(BX*1)
+	VBROADCASTSS (R11), Y13
+	VMULPS       Y10, Y13, Y12
+	VADDPS       Y12, Y0, Y0
+	VMULPS       Y11, Y13, Y12
+	VADDPS       Y12, Y1, Y1
+	VBROADCASTSS 64(R11), Y13
+	VMULPS       Y10, Y13, Y12
+	VADDPS       Y12, Y2, Y2
+	VMULPS       Y11, Y13, Y12
+	VADDPS       Y12, Y3, Y3
+	VBROADCASTSS 128(R11), Y13
+	VMULPS       Y10, Y13, Y12
+	VADDPS       Y12, Y4, Y4
+	VMULPS       Y11, Y13, Y12
+	VADDPS       Y12, Y5, Y5
+	VBROADCASTSS 192(R11), Y13
+	VMULPS       Y10, Y13, Y12
+	VADDPS       Y12, Y6, Y6
+	VMULPS       Y11, Y13, Y12
+	VADDPS       Y12, Y7, Y7
+	VBROADCASTSS 256(R11), Y13
+	VMULPS       Y10, Y13, Y12
+	VADDPS       Y12, Y8, Y8
+	VMULPS       Y11, Y13, Y12
+	VADDPS       Y12, Y9, Y9
+	ADDQ         $0x04, R11
+	ADDQ         DX, R8
+	DECQ         R9
+	JNE          rows1
+	ADDQ         DI, R11
+	MOVQ         $0x00000010, R9
+	TESTQ        R10, R10
+	JNE          lanes1
+	MOVQ         AX, R8
+	VMOVUPS      Y0, (R8)
+	VMOVUPS      Y1, 32(R8)
+	ADDQ         CX, R8
+	VMOVUPS      Y2, (R8)
+	VMOVUPS      Y3, 32(R8)
+	ADDQ         CX, R8
+	VMOVUPS      Y4, (R8)
+	VMOVUPS      Y5, 32(R8)
+	ADDQ         CX, R8
+	VMOVUPS      Y6, (R8)
+	VMOVUPS      Y7, 32(R8)
+	ADDQ         CX, R8
+	VMOVUPS      Y8, (R8)
+	VMOVUPS      Y9, 32(R8)
+	ADDQ         $+64, AX
+	ADDQ         $+64, v+40(FP)
+	SUBQ         $0x01, n+72(FP)
+	JMP          group1
+
+done:
+	VZEROUPPER
+	RET
+
+// func AddRowsF32x6(dst *float32, dstStride int, e *float32, eStep int, lane int, v *float32, ahead *float32, vStride int, nRows int, n int)
+// Requires: AVX, CMOV, MMX+
+TEXT ·AddRowsF32x6(SB), NOSPLIT, $0-80
+	MOVQ dst+0(FP), AX
+	MOVQ dstStride+8(FP), CX
+	MOVQ vStride+56(FP), DX
+	MOVQ ahead+48(FP), BX
+	MOVQ e+16(FP), SI
+	MOVQ eStep+24(FP), DI
+	SHLQ $0x02, CX
+	SHLQ $0x02, DI
+	SUBQ $0x40, DI
+	SHLQ $0x02, DX
+	SUBQ v+40(FP), BX
+	CMPQ nRows+64(FP), $0x00
+	JE   done
+
+group1:
+	CMPQ    n+72(FP), $0x01
+	JL      done
 	MOVQ    AX, R8
 	VMOVUPS (R8), Y0
 	VMOVUPS 32(R8), Y1
@@ -1940,47 +2438,59 @@ columns:
 	ADDQ    CX, R8
 	VMOVUPS (R8), Y10
 	VMOVUPS 32(R8), Y11
-	MOVQ    e+16(FP), R10
-	MOVQ    nRows+48(FP), R9
-	MOVQ    v+32(FP), R8
+	MOVQ    SI, R11
+	MOVQ    nRows+64(FP), R10
+	MOVQ    v+40(FP), R8
+	MOVQ    $0x00000010, R9
+	SUBQ    lane+32(FP), R9
 
-rows:
+lanes1:
+	CMPQ    R9, R10
+	CMOVQGT R10, R9
+	SUBQ    R9, R10
+
+rows1:
 	VMOVUPS      (R8), Y12
 	VMOVUPS      32(R8), Y13
-	VBROADCASTSS (R10), Y15
+	PREFETCHT0   (R8)(BX*1)
+	VBROADCASTSS (R11), Y15
 	VMULPS       Y12, Y15, Y14
 	VADDPS       Y14, Y0, Y0
 	VMULPS       Y13, Y15, Y14
 	VADDPS       Y14, Y1, Y1
-	VBROADCASTSS (R10)(DX*1), Y15
+	VBROADCASTSS 64(R11), Y15
 	VMULPS       Y12, Y15, Y14
 	VADDPS       Y14, Y2, Y2
 	VMULPS       Y13, Y15, Y14
 	VADDPS       Y14, Y3, Y3
-	VBROADCASTSS (R10)(DX*2), Y15
+	VBROADCASTSS 128(R11), Y15
 	VMULPS       Y12, Y15, Y14
 	VADDPS       Y14, Y4, Y4
 	VMULPS       Y13, Y15, Y14
 	VADDPS       Y14, Y5, Y5
-	VBROADCASTSS (R10)(SI*1), Y15
+	VBROADCASTSS 192(R11), Y15
 	VMULPS       Y12, Y15, Y14
 	VADDPS       Y14, Y6, Y6
 	VMULPS       Y13, Y15, Y14
 	VADDPS       Y14, Y7, Y7
-	VBROADCASTSS (R10)(DX*4), Y15
+	VBROADCASTSS 256(R11), Y15
 	VMULPS       Y12, Y15, Y14
 	VADDPS       Y14, Y8, Y8
 	VMULPS       Y13, Y15, Y14
 	VADDPS       Y14, Y9, Y9
-	VBROADCASTSS (R10)(DI*1), Y15
+	VBROADCASTSS 320(R11), Y15
 	VMULPS       Y12, Y15, Y14
 	VADDPS       Y14, Y10, Y10
 	VMULPS       Y13, Y15, Y14
 	VADDPS       Y14, Y11, Y11
-	ADDQ         $0x04, R10
-	ADDQ         BX, R8
+	ADDQ         $0x04, R11
+	ADDQ         DX, R8
 	DECQ         R9
-	JNE          rows
+	JNE          rows1
+	ADDQ         DI, R11
+	MOVQ         $0x00000010, R9
+	TESTQ        R10, R10
+	JNE          lanes1
 	MOVQ         AX, R8
 	VMOVUPS      Y0, (R8)
 	VMOVUPS      Y1, 32(R8)
@@ -1999,10 +2509,73 @@ rows:
 	ADDQ         CX, R8
 	VMOVUPS      Y10, (R8)
 	VMOVUPS      Y11, 32(R8)
-	ADDQ         $0x40, AX
-	ADDQ         $0x40, v+32(FP)
-	DECQ         n+56(FP)
-	JNE          columns
+	ADDQ         $+64, AX
+	ADDQ         $+64, v+40(FP)
+	SUBQ         $0x01, n+72(FP)
+	JMP          group1
+
+done:
+	VZEROUPPER
+	RET
+
+// func Halves(dst *float32, src *uint16, n int)
+// Requires: AVX, F16C
+TEXT ·Halves(SB), NOSPLIT, $0-24
+	MOVQ dst+0(FP), AX
+	MOVQ src+8(FP), CX
+	MOVQ n+16(FP), DX
+
+group4:
+	CMPQ      DX, $0x04
+	JL        group2
+	VCVTPH2PS (CX), Y0
+	VMOVUPS   Y0, (AX)
+	VCVTPH2PS 16(CX), Y0
+	VMOVUPS   Y0, 32(AX)
+	VCVTPH2PS 32(CX), Y0
+	VMOVUPS   Y0, 64(AX)
+	VCVTPH2PS 48(CX), Y0
+	VMOVUPS   Y0, 96(AX)
+	VCVTPH2PS 64(CX), Y0
+	VMOVUPS   Y0, 128(AX)
+	VCVTPH2PS 80(CX), Y0
+	VMOVUPS   Y0, 160(AX)
+	VCVTPH2PS 96(CX), Y0
+	VMOVUPS   Y0, 192(AX)
+	VCVTPH2PS 112(CX), Y0
+	VMOVUPS   Y0, 224(AX)
+	ADDQ      $+128, CX
+	ADDQ      $+256, AX
+	SUBQ      $0x04, DX
+	JMP       group4
+
+group2:
+	CMPQ      DX, $0x02
+	JL        group1
+	VCVTPH2PS (CX), Y0
+	VMOVUPS   Y0, (AX)
+	VCVTPH2PS 16(CX), Y0
+	VMOVUPS   Y0, 32(AX)
+	VCVTPH2PS 32(CX), Y0
+	VMOVUPS   Y0, 64(AX)
+	VCVTPH2PS 48(CX), Y0
+	VMOVUPS   Y0, 96(AX)
+	ADDQ      $+64, CX
+	ADDQ      $+128, AX
+	SUBQ      $0x02, DX
+	JMP       group2
+
+group1:
+	CMPQ      DX, $0x01
+	JL        done
+	VCVTPH2PS (CX), Y0
+	VMOVUPS   Y0, (AX)
+	VCVTPH2PS 16(CX), Y0
+	VMOVUPS   Y0, 32(AX)
+	ADDQ      $+32, CX
+	ADDQ      $+64, AX
+	SUBQ      $0x01, DX
+	JMP       group1
 
 done:
 	VZEROUPPER

@@ -6,16 +6,16 @@ package avx2
 const MaxQueries = 6
 
 // Scores has the kernel for each number of queries.
-var Scores = [MaxQueries + 1]func(dst *float32, dstStride int, q *float32, k *uint16, blocks *int32, nBlocks int, blockStride int, dim int){1: Scorex1, 2: Scorex2, 3: Scorex3, 4: Scorex4, 5: Scorex5, 6: Scorex6}
+var Scores = [MaxQueries + 1]func(dst *float32, q *float32, k *uint16, blocks *int32, nBlocks int, nStored int, blockStride int, dim int){1: Scorex1, 2: Scorex2, 3: Scorex3, 4: Scorex4, 5: Scorex5, 6: Scorex6}
 
 // AddRows has the kernel for each number of queries.
-var AddRows = [MaxQueries + 1]func(dst *float32, dstStride int, e *float32, eStride int, v *uint16, vStride int, nRows int, n int){1: AddRowsx1, 2: AddRowsx2, 3: AddRowsx3, 4: AddRowsx4, 5: AddRowsx5, 6: AddRowsx6}
+var AddRows = [MaxQueries + 1]func(dst *float32, dstStride int, e *float32, eStep int, lane int, v *uint16, ahead *uint16, vStride int, nRows int, n int){1: AddRowsx1, 2: AddRowsx2, 3: AddRowsx3, 4: AddRowsx4, 5: AddRowsx5, 6: AddRowsx6}
 
 // ScoresF32 has the kernel for each number of queries.
-var ScoresF32 = [MaxQueries + 1]func(dst *float32, dstStride int, q *float32, k *float32, blocks *int32, nBlocks int, blockStride int, dim int){1: ScoreF32x1, 2: ScoreF32x2, 3: ScoreF32x3, 4: ScoreF32x4, 5: ScoreF32x5, 6: ScoreF32x6}
+var ScoresF32 = [MaxQueries + 1]func(dst *float32, q *float32, k *float32, blocks *int32, nBlocks int, nStored int, blockStride int, dim int){1: ScoreF32x1, 2: ScoreF32x2, 3: ScoreF32x3, 4: ScoreF32x4, 5: ScoreF32x5, 6: ScoreF32x6}
 
 // AddRowsF32 has the kernel for each number of queries.
-var AddRowsF32 = [MaxQueries + 1]func(dst *float32, dstStride int, e *float32, eStride int, v *float32, vStride int, nRows int, n int){1: AddRowsF32x1, 2: AddRowsF32x2, 3: AddRowsF32x3, 4: AddRowsF32x4, 5: AddRowsF32x5, 6: AddRowsF32x6}
+var AddRowsF32 = [MaxQueries + 1]func(dst *float32, dstStride int, e *float32, eStep int, lane int, v *float32, ahead *float32, vStride int, nRows int, n int){1: AddRowsF32x1, 2: AddRowsF32x2, 3: AddRowsF32x3, 4: AddRowsF32x4, 5: AddRowsF32x5, 6: AddRowsF32x6}
 
 // Add adds: dst[i] += a[i], for 16*n floats.
 //
@@ -67,130 +67,135 @@ func Rotate(lo *float32, hi *float32, cos *float32, sin *float32, n int)
 //go:noescape
 func Quantize(dst *byte, dstStride int, x *float32, n int)
 
-// Softmax turns 16*n scores into e^(scale*score - max), and sets 16 lanes to their sums.
+// Softmax turns n runs of 16 scores, each step floats after the last, into e^(scale*score - max), and sets 16 lanes to their sums.
 //
 //go:noescape
-func Softmax(scores *float32, n int, lanes *float32, scale float32)
+func Softmax(scores *float32, step int, n int, lanes *float32, scale float32)
 
-// Scorex1 sets dst[i*dstStride+16*b+lane], for its queries i and nBlocks blocks, to the sum over d of q[16*d+i]*key.
+// Scorex1 sets dst[(b*N+i)*16+lane], for its N queries i and nBlocks blocks b, to the sum over d of q[8*d+i]*key; nStored blocks may be requested ahead.
 //
 //go:noescape
-func Scorex1(dst *float32, dstStride int, q *float32, k *uint16, blocks *int32, nBlocks int, blockStride int, dim int)
+func Scorex1(dst *float32, q *float32, k *uint16, blocks *int32, nBlocks int, nStored int, blockStride int, dim int)
 
-// Scorex2 sets dst[i*dstStride+16*b+lane], for its queries i and nBlocks blocks, to the sum over d of q[16*d+i]*key.
+// Scorex2 sets dst[(b*N+i)*16+lane], for its N queries i and nBlocks blocks b, to the sum over d of q[8*d+i]*key; nStored blocks may be requested ahead.
 //
 //go:noescape
-func Scorex2(dst *float32, dstStride int, q *float32, k *uint16, blocks *int32, nBlocks int, blockStride int, dim int)
+func Scorex2(dst *float32, q *float32, k *uint16, blocks *int32, nBlocks int, nStored int, blockStride int, dim int)
 
-// Scorex3 sets dst[i*dstStride+16*b+lane], for its queries i and nBlocks blocks, to the sum over d of q[16*d+i]*key.
+// Scorex3 sets dst[(b*N+i)*16+lane], for its N queries i and nBlocks blocks b, to the sum over d of q[8*d+i]*key; nStored blocks may be requested ahead.
 //
 //go:noescape
-func Scorex3(dst *float32, dstStride int, q *float32, k *uint16, blocks *int32, nBlocks int, blockStride int, dim int)
+func Scorex3(dst *float32, q *float32, k *uint16, blocks *int32, nBlocks int, nStored int, blockStride int, dim int)
 
-// Scorex4 sets dst[i*dstStride+16*b+lane], for its queries i and nBlocks blocks, to the sum over d of q[16*d+i]*key.
+// Scorex4 sets dst[(b*N+i)*16+lane], for its N queries i and nBlocks blocks b, to the sum over d of q[8*d+i]*key; nStored blocks may be requested ahead.
 //
 //go:noescape
-func Scorex4(dst *float32, dstStride int, q *float32, k *uint16, blocks *int32, nBlocks int, blockStride int, dim int)
+func Scorex4(dst *float32, q *float32, k *uint16, blocks *int32, nBlocks int, nStored int, blockStride int, dim int)
 
-// Scorex5 sets dst[i*dstStride+16*b+lane], for its queries i and nBlocks blocks, to the sum over d of q[16*d+i]*key.
+// Scorex5 sets dst[(b*N+i)*16+lane], for its N queries i and nBlocks blocks b, to the sum over d of q[8*d+i]*key; nStored blocks may be requested ahead.
 //
 //go:noescape
-func Scorex5(dst *float32, dstStride int, q *float32, k *uint16, blocks *int32, nBlocks int, blockStride int, dim int)
+func Scorex5(dst *float32, q *float32, k *uint16, blocks *int32, nBlocks int, nStored int, blockStride int, dim int)
 
-// Scorex6 sets dst[i*dstStride+16*b+lane], for its queries i and nBlocks blocks, to the sum over d of q[16*d+i]*key.
+// Scorex6 sets dst[(b*N+i)*16+lane], for its N queries i and nBlocks blocks b, to the sum over d of q[8*d+i]*key; nStored blocks may be requested ahead.
 //
 //go:noescape
-func Scorex6(dst *float32, dstStride int, q *float32, k *uint16, blocks *int32, nBlocks int, blockStride int, dim int)
+func Scorex6(dst *float32, q *float32, k *uint16, blocks *int32, nBlocks int, nStored int, blockStride int, dim int)
 
-// AddRowsx1 adds e[i*eStride+r]*v[r*vStride+d] to dst[i*dstStride+d], for its queries i, r < nRows in order, 16*n columns d.
+// AddRowsx1 adds e*v[r*vStride+d] to dst[i*dstStride+d], for its queries i, r < nRows in order, 16*n columns d, and requests the same places of ahead. The first row is that of a lane; the e of a query are 16 lanes, those of the next query follow, and the next 16 rows' are eStep floats on.
 //
 //go:noescape
-func AddRowsx1(dst *float32, dstStride int, e *float32, eStride int, v *uint16, vStride int, nRows int, n int)
+func AddRowsx1(dst *float32, dstStride int, e *float32, eStep int, lane int, v *uint16, ahead *uint16, vStride int, nRows int, n int)
 
-// AddRowsx2 adds e[i*eStride+r]*v[r*vStride+d] to dst[i*dstStride+d], for its queries i, r < nRows in order, 16*n columns d.
+// AddRowsx2 adds e*v[r*vStride+d] to dst[i*dstStride+d], for its queries i, r < nRows in order, 16*n columns d, and requests the same places of ahead. The first row is that of a lane; the e of a query are 16 lanes, those of the next query follow, and the next 16 rows' are eStep floats on.
 //
 //go:noescape
-func AddRowsx2(dst *float32, dstStride int, e *float32, eStride int, v *uint16, vStride int, nRows int, n int)
+func AddRowsx2(dst *float32, dstStride int, e *float32, eStep int, lane int, v *uint16, ahead *uint16, vStride int, nRows int, n int)
 
-// AddRowsx3 adds e[i*eStride+r]*v[r*vStride+d] to dst[i*dstStride+d], for its queries i, r < nRows in order, 16*n columns d.
+// AddRowsx3 adds e*v[r*vStride+d] to dst[i*dstStride+d], for its queries i, r < nRows in order, 16*n columns d, and requests the same places of ahead. The first row is that of a lane; the e of a query are 16 lanes, those of the next query follow, and the next 16 rows' are eStep floats on.
 //
 //go:noescape
-func AddRowsx3(dst *float32, dstStride int, e *float32, eStride int, v *uint16, vStride int, nRows int, n int)
+func AddRowsx3(dst *float32, dstStride int, e *float32, eStep int, lane int, v *uint16, ahead *uint16, vStride int, nRows int, n int)
 
-// AddRowsx4 adds e[i*eStride+r]*v[r*vStride+d] to dst[i*dstStride+d], for its queries i, r < nRows in order, 16*n columns d.
+// AddRowsx4 adds e*v[r*vStride+d] to dst[i*dstStride+d], for its queries i, r < nRows in order, 16*n columns d, and requests the same places of ahead. The first row is that of a lane; the e of a query are 16 lanes, those of the next query follow, and the next 16 rows' are eStep floats on.
 //
 //go:noescape
-func AddRowsx4(dst *float32, dstStride int, e *float32, eStride int, v *uint16, vStride int, nRows int, n int)
+func AddRowsx4(dst *float32, dstStride int, e *float32, eStep int, lane int, v *uint16, ahead *uint16, vStride int, nRows int, n int)
 
-// AddRowsx5 adds e[i*eStride+r]*v[r*vStride+d] to dst[i*dstStride+d], for its queries i, r < nRows in order, 16*n columns d.
+// AddRowsx5 adds e*v[r*vStride+d] to dst[i*dstStride+d], for its queries i, r < nRows in order, 16*n columns d, and requests the same places of ahead. The first row is that of a lane; the e of a query are 16 lanes, those of the next query follow, and the next 16 rows' are eStep floats on.
 //
 //go:noescape
-func AddRowsx5(dst *float32, dstStride int, e *float32, eStride int, v *uint16, vStride int, nRows int, n int)
+func AddRowsx5(dst *float32, dstStride int, e *float32, eStep int, lane int, v *uint16, ahead *uint16, vStride int, nRows int, n int)
 
-// AddRowsx6 adds e[i*eStride+r]*v[r*vStride+d] to dst[i*dstStride+d], for its queries i, r < nRows in order, 16*n columns d.
+// AddRowsx6 adds e*v[r*vStride+d] to dst[i*dstStride+d], for its queries i, r < nRows in order, 16*n columns d, and requests the same places of ahead. The first row is that of a lane; the e of a query are 16 lanes, those of the next query follow, and the next 16 rows' are eStep floats on.
 //
 //go:noescape
-func AddRowsx6(dst *float32, dstStride int, e *float32, eStride int, v *uint16, vStride int, nRows int, n int)
+func AddRowsx6(dst *float32, dstStride int, e *float32, eStep int, lane int, v *uint16, ahead *uint16, vStride int, nRows int, n int)
 
-// ScoreF32x1 sets dst[i*dstStride+16*b+lane], for its queries i and nBlocks blocks, to the sum over d of q[16*d+i]*key.
+// ScoreF32x1 sets dst[(b*N+i)*16+lane], for its N queries i and nBlocks blocks b, to the sum over d of q[8*d+i]*key; nStored blocks may be requested ahead.
 //
 //go:noescape
-func ScoreF32x1(dst *float32, dstStride int, q *float32, k *float32, blocks *int32, nBlocks int, blockStride int, dim int)
+func ScoreF32x1(dst *float32, q *float32, k *float32, blocks *int32, nBlocks int, nStored int, blockStride int, dim int)
 
-// ScoreF32x2 sets dst[i*dstStride+16*b+lane], for its queries i and nBlocks blocks, to the sum over d of q[16*d+i]*key.
+// ScoreF32x2 sets dst[(b*N+i)*16+lane], for its N queries i and nBlocks blocks b, to the sum over d of q[8*d+i]*key; nStored blocks may be requested ahead.
 //
 //go:noescape
-func ScoreF32x2(dst *float32, dstStride int, q *float32, k *float32, blocks *int32, nBlocks int, blockStride int, dim int)
+func ScoreF32x2(dst *float32, q *float32, k *float32, blocks *int32, nBlocks int, nStored int, blockStride int, dim int)
 
-// ScoreF32x3 sets dst[i*dstStride+16*b+lane], for its queries i and nBlocks blocks, to the sum over d of q[16*d+i]*key.
+// ScoreF32x3 sets dst[(b*N+i)*16+lane], for its N queries i and nBlocks blocks b, to the sum over d of q[8*d+i]*key; nStored blocks may be requested ahead.
 //
 //go:noescape
-func ScoreF32x3(dst *float32, dstStride int, q *float32, k *float32, blocks *int32, nBlocks int, blockStride int, dim int)
+func ScoreF32x3(dst *float32, q *float32, k *float32, blocks *int32, nBlocks int, nStored int, blockStride int, dim int)
 
-// ScoreF32x4 sets dst[i*dstStride+16*b+lane], for its queries i and nBlocks blocks, to the sum over d of q[16*d+i]*key.
+// ScoreF32x4 sets dst[(b*N+i)*16+lane], for its N queries i and nBlocks blocks b, to the sum over d of q[8*d+i]*key; nStored blocks may be requested ahead.
 //
 //go:noescape
-func ScoreF32x4(dst *float32, dstStride int, q *float32, k *float32, blocks *int32, nBlocks int, blockStride int, dim int)
+func ScoreF32x4(dst *float32, q *float32, k *float32, blocks *int32, nBlocks int, nStored int, blockStride int, dim int)
 
-// ScoreF32x5 sets dst[i*dstStride+16*b+lane], for its queries i and nBlocks blocks, to the sum over d of q[16*d+i]*key.
+// ScoreF32x5 sets dst[(b*N+i)*16+lane], for its N queries i and nBlocks blocks b, to the sum over d of q[8*d+i]*key; nStored blocks may be requested ahead.
 //
 //go:noescape
-func ScoreF32x5(dst *float32, dstStride int, q *float32, k *float32, blocks *int32, nBlocks int, blockStride int, dim int)
+func ScoreF32x5(dst *float32, q *float32, k *float32, blocks *int32, nBlocks int, nStored int, blockStride int, dim int)
 
-// ScoreF32x6 sets dst[i*dstStride+16*b+lane], for its queries i and nBlocks blocks, to the sum over d of q[16*d+i]*key.
+// ScoreF32x6 sets dst[(b*N+i)*16+lane], for its N queries i and nBlocks blocks b, to the sum over d of q[8*d+i]*key; nStored blocks may be requested ahead.
 //
 //go:noescape
-func ScoreF32x6(dst *float32, dstStride int, q *float32, k *float32, blocks *int32, nBlocks int, blockStride int, dim int)
+func ScoreF32x6(dst *float32, q *float32, k *float32, blocks *int32, nBlocks int, nStored int, blockStride int, dim int)
 
-// AddRowsF32x1 adds e[i*eStride+r]*v[r*vStride+d] to dst[i*dstStride+d], for its queries i, r < nRows in order, 16*n columns d.
+// AddRowsF32x1 adds e*v[r*vStride+d] to dst[i*dstStride+d], for its queries i, r < nRows in order, 16*n columns d, and requests the same places of ahead. The first row is that of a lane; the e of a query are 16 lanes, those of the next query follow, and the next 16 rows' are eStep floats on.
 //
 //go:noescape
-func AddRowsF32x1(dst *float32, dstStride int, e *float32, eStride int, v *float32, vStride int, nRows int, n int)
+func AddRowsF32x1(dst *float32, dstStride int, e *float32, eStep int, lane int, v *float32, ahead *float32, vStride int, nRows int, n int)
 
-// AddRowsF32x2 adds e[i*eStride+r]*v[r*vStride+d] to dst[i*dstStride+d], for its queries i, r < nRows in order, 16*n columns d.
+// AddRowsF32x2 adds e*v[r*vStride+d] to dst[i*dstStride+d], for its queries i, r < nRows in order, 16*n columns d, and requests the same places of ahead. The first row is that of a lane; the e of a query are 16 lanes, those of the next query follow, and the next 16 rows' are eStep floats on.
 //
 //go:noescape
-func AddRowsF32x2(dst *float32, dstStride int, e *float32, eStride int, v *float32, vStride int, nRows int, n int)
+func AddRowsF32x2(dst *float32, dstStride int, e *float32, eStep int, lane int, v *float32, ahead *float32, vStride int, nRows int, n int)
 
-// AddRowsF32x3 adds e[i*eStride+r]*v[r*vStride+d] to dst[i*dstStride+d], for its queries i, r < nRows in order, 16*n columns d.
+// AddRowsF32x3 adds e*v[r*vStride+d] to dst[i*dstStride+d], for its queries i, r < nRows in order, 16*n columns d, and requests the same places of ahead. The first row is that of a lane; the e of a query are 16 lanes, those of the next query follow, and the next 16 rows' are eStep floats on.
 //
 //go:noescape
-func AddRowsF32x3(dst *float32, dstStride int, e *float32, eStride int, v *float32, vStride int, nRows int, n int)
+func AddRowsF32x3(dst *float32, dstStride int, e *float32, eStep int, lane int, v *float32, ahead *float32, vStride int, nRows int, n int)
 
-// AddRowsF32x4 adds e[i*eStride+r]*v[r*vStride+d] to dst[i*dstStride+d], for its queries i, r < nRows in order, 16*n columns d.
+// AddRowsF32x4 adds e*v[r*vStride+d] to dst[i*dstStride+d], for its queries i, r < nRows in order, 16*n columns d, and requests the same places of ahead. The first row is that of a lane; the e of a query are 16 lanes, those of the next query follow, and the next 16 rows' are eStep floats on.
 //
 //go:noescape
-func AddRowsF32x4(dst *float32, dstStride int, e *float32, eStride int, v *float32, vStride int, nRows int, n int)
+func AddRowsF32x4(dst *float32, dstStride int, e *float32, eStep int, lane int, v *float32, ahead *float32, vStride int, nRows int, n int)
 
-// AddRowsF32x5 adds e[i*eStride+r]*v[r*vStride+d] to dst[i*dstStride+d], for its queries i, r < nRows in order, 16*n columns d.
+// AddRowsF32x5 adds e*v[r*vStride+d] to dst[i*dstStride+d], for its queries i, r < nRows in order, 16*n columns d, and requests the same places of ahead. The first row is that of a lane; the e of a query are 16 lanes, those of the next query follow, and the next 16 rows' are eStep floats on.
 //
 //go:noescape
-func AddRowsF32x5(dst *float32, dstStride int, e *float32, eStride int, v *float32, vStride int, nRows int, n int)
+func AddRowsF32x5(dst *float32, dstStride int, e *float32, eStep int, lane int, v *float32, ahead *float32, vStride int, nRows int, n int)
 
-// AddRowsF32x6 adds e[i*eStride+r]*v[r*vStride+d] to dst[i*dstStride+d], for its queries i, r < nRows in order, 16*n columns d.
+// AddRowsF32x6 adds e*v[r*vStride+d] to dst[i*dstStride+d], for its queries i, r < nRows in order, 16*n columns d, and requests the same places of ahead. The first row is that of a lane; the e of a query are 16 lanes, those of the next query follow, and the next 16 rows' are eStep floats on.
 //
 //go:noescape
-func AddRowsF32x6(dst *float32, dstStride int, e *float32, eStride int, v *float32, vStride int, nRows int, n int)
+func AddRowsF32x6(dst *float32, dstStride int, e *float32, eStep int, lane int, v *float32, ahead *float32, vStride int, nRows int, n int)
+
+// Halves converts 16*n halves to floats.
+//
+//go:noescape
+func Halves(dst *float32, src *uint16, n int)
 
 // DecodeKeys8 decodes a block of 8-bit keys, (dim, 16), whose scales are (dim/32, 16) float16.
 //

@@ -88,72 +88,72 @@ TEXT ·SiLUMul(SB), NOSPLIT, $0-32
 loop:
 	VMOVUPS    (CX), Y0
 	VXORPS     splat80000000<>+0(SB), Y0, Y1
-	VMULPS     splat3fb8aa3b<>+0(SB), Y1, Y2
-	VADDPS     splat4b400000<>+0(SB), Y2, Y2
-	VSUBPS     splat4b400000<>+0(SB), Y2, Y2
-	VMULPS     splat3f318000<>+0(SB), Y2, Y5
-	VSUBPS     Y5, Y1, Y3
-	VMULPS     splatb95e8083<>+0(SB), Y2, Y5
-	VSUBPS     Y5, Y3, Y3
-	VMULPS     splat39506967<>+0(SB), Y3, Y4
-	VADDPS     splat3ab743ce<>+0(SB), Y4, Y4
-	VMULPS     Y3, Y4, Y4
-	VADDPS     splat3c088908<>+0(SB), Y4, Y4
-	VMULPS     Y3, Y4, Y4
-	VADDPS     splat3d2aa9c1<>+0(SB), Y4, Y4
-	VMULPS     Y3, Y4, Y4
-	VADDPS     splat3e2aaaaa<>+0(SB), Y4, Y4
-	VMULPS     Y3, Y4, Y4
-	VADDPS     splat3f000000<>+0(SB), Y4, Y4
-	VMULPS     Y3, Y3, Y5
-	VMULPS     Y5, Y4, Y4
-	VADDPS     Y3, Y4, Y4
-	VADDPS     splat3f800000<>+0(SB), Y4, Y4
-	VCVTTPS2DQ Y2, Y2
-	VPSLLD     $0x17, Y2, Y2
-	VPADDD     Y2, Y4, Y4
-	VCMPPS     $0x1d, splatc2aea8f6<>+0(SB), Y1, Y5
-	VANDPS     Y5, Y4, Y4
-	VCMPPS     $0x1e, splat42b17217<>+0(SB), Y1, Y5
-	VBLENDVPS  Y5, splat7f800000<>+0(SB), Y4, Y4
-	VCMPPS     $0x03, Y1, Y1, Y5
-	VBLENDVPS  Y5, Y1, Y4, Y1
+	VMULPS     splat3fb8aa3b<>+0(SB), Y1, Y4
+	VADDPS     splat4b400000<>+0(SB), Y4, Y4
+	VSUBPS     splat4b400000<>+0(SB), Y4, Y4
+	VMULPS     splat3f318000<>+0(SB), Y4, Y3
+	VSUBPS     Y3, Y1, Y5
+	VMULPS     splatb95e8083<>+0(SB), Y4, Y3
+	VSUBPS     Y3, Y5, Y5
+	VMULPS     splat39506967<>+0(SB), Y5, Y2
+	VADDPS     splat3ab743ce<>+0(SB), Y2, Y2
+	VMULPS     Y5, Y2, Y2
+	VADDPS     splat3c088908<>+0(SB), Y2, Y2
+	VMULPS     Y5, Y2, Y2
+	VADDPS     splat3d2aa9c1<>+0(SB), Y2, Y2
+	VMULPS     Y5, Y2, Y2
+	VADDPS     splat3e2aaaaa<>+0(SB), Y2, Y2
+	VMULPS     Y5, Y2, Y2
+	VADDPS     splat3f000000<>+0(SB), Y2, Y2
+	VMULPS     Y5, Y5, Y3
+	VMULPS     Y3, Y2, Y2
+	VADDPS     Y5, Y2, Y2
+	VADDPS     splat3f800000<>+0(SB), Y2, Y2
+	VCVTTPS2DQ Y4, Y4
+	VPSLLD     $0x17, Y4, Y4
+	VPADDD     Y4, Y2, Y2
+	VCMPPS     $0x1d, splatc2aea8f6<>+0(SB), Y1, Y3
+	VANDPS     Y3, Y2, Y2
+	VCMPPS     $0x1e, splat42b17217<>+0(SB), Y1, Y3
+	VBLENDVPS  Y3, splat7f800000<>+0(SB), Y2, Y2
+	VCMPPS     $0x03, Y1, Y1, Y3
+	VBLENDVPS  Y3, Y1, Y2, Y1
 	VADDPS     splat3f800000<>+0(SB), Y1, Y1
 	VDIVPS     Y1, Y0, Y0
 	VMULPS     (DX), Y0, Y0
 	VMOVUPS    Y0, (AX)
 	VMOVUPS    32(CX), Y0
 	VXORPS     splat80000000<>+0(SB), Y0, Y1
-	VMULPS     splat3fb8aa3b<>+0(SB), Y1, Y2
-	VADDPS     splat4b400000<>+0(SB), Y2, Y2
-	VSUBPS     splat4b400000<>+0(SB), Y2, Y2
-	VMULPS     splat3f318000<>+0(SB), Y2, Y5
-	VSUBPS     Y5, Y1, Y3
-	VMULPS     splatb95e8083<>+0(SB), Y2, Y5
-	VSUBPS     Y5, Y3, Y3
-	VMULPS     splat39506967<>+0(SB), Y3, Y4
-	VADDPS     splat3ab743ce<>+0(SB), Y4, Y4
-	VMULPS     Y3, Y4, Y4
-	VADDPS     splat3c088908<>+0(SB), Y4, Y4
-	VMULPS     Y3, Y4, Y4
-	VADDPS     splat3d2aa9c1<>+0(SB), Y4, Y4
-	VMULPS     Y3, Y4, Y4
-	VADDPS     splat3e2aaaaa<>+0(SB), Y4, Y4
-	VMULPS     Y3, Y4, Y4
-	VADDPS     splat3f000000<>+0(SB), Y4, Y4
-	VMULPS     Y3, Y3, Y5
-	VMULPS     Y5, Y4, Y4
-	VADDPS     Y3, Y4, Y4
-	VADDPS     splat3f800000<>+0(SB), Y4, Y4
-	VCVTTPS2DQ Y2, Y2
-	VPSLLD     $0x17, Y2, Y2
-	VPADDD     Y2, Y4, Y4
-	VCMPPS     $0x1d, splatc2aea8f6<>+0(SB), Y1, Y5
-	VANDPS     Y5, Y4, Y4
-	VCMPPS     $0x1e, splat42b17217<>+0(SB), Y1, Y5
-	VBLENDVPS  Y5, splat7f800000<>+0(SB), Y4, Y4
-	VCMPPS     $0x03, Y1, Y1, Y5
-	VBLENDVPS  Y5, Y1, Y4, Y1
+	VMULPS     splat3fb8aa3b<>+0(SB), Y1, Y4
+	VADDPS     splat4b400000<>+0(SB), Y4, Y4
+	VSUBPS     splat4b400000<>+0(SB), Y4, Y4
+	VMULPS     splat3f318000<>+0(SB), Y4, Y3
+	VSUBPS     Y3, Y1, Y5
+	VMULPS     splatb95e8083<>+0(SB), Y4, Y3
+	VSUBPS     Y3, Y5, Y5
+	VMULPS     splat39506967<>+0(SB), Y5, Y2
+	VADDPS     splat3ab743ce<>+0(SB), Y2, Y2
+	VMULPS     Y5, Y2, Y2
+	VADDPS     splat3c088908<>+0(SB), Y2, Y2
+	VMULPS     Y5, Y2, Y2
+	VADDPS     splat3d2aa9c1<>+0(SB), Y2, Y2
+	VMULPS     Y5, Y2, Y2
+	VADDPS     splat3e2aaaaa<>+0(SB), Y2, Y2
+	VMULPS     Y5, Y2, Y2
+	VADDPS     splat3f000000<>+0(SB), Y2, Y2
+	VMULPS     Y5, Y5, Y3
+	VMULPS     Y3, Y2, Y2
+	VADDPS     Y5, Y2, Y2
+	VADDPS     splat3f800000<>+0(SB), Y2, Y2
+	VCVTTPS2DQ Y4, Y4
+	VPSLLD     $0x17, Y4, Y4
+	VPADDD     Y4, Y2, Y2
+	VCMPPS     $0x1d, splatc2aea8f6<>+0(SB), Y1, Y3
+	VANDPS     Y3, Y2, Y2
+	VCMPPS     $0x1e, splat42b17217<>+0(SB), Y1, Y3
+	VBLENDVPS  Y3, splat7f800000<>+0(SB), Y2, Y2
+	VCMPPS     $0x03, Y1, Y1, Y3
+	VBLENDVPS  Y3, Y1, Y2, Y1
 	VADDPS     splat3f800000<>+0(SB), Y1, Y1
 	VDIVPS     Y1, Y0, Y0
 	VMULPS     32(DX), Y0, Y0
@@ -335,36 +335,36 @@ loop:
 	VMULPS     splat3d372713<>+0(SB), Y1, Y1
 	VADDPS     Y0, Y1, Y1
 	VMULPS     splatbfcc422a<>+0(SB), Y1, Y1
-	VMULPS     splat3fb8aa3b<>+0(SB), Y1, Y2
-	VADDPS     splat4b400000<>+0(SB), Y2, Y2
-	VSUBPS     splat4b400000<>+0(SB), Y2, Y2
-	VMULPS     splat3f318000<>+0(SB), Y2, Y5
-	VSUBPS     Y5, Y1, Y3
-	VMULPS     splatb95e8083<>+0(SB), Y2, Y5
-	VSUBPS     Y5, Y3, Y3
-	VMULPS     splat39506967<>+0(SB), Y3, Y4
-	VADDPS     splat3ab743ce<>+0(SB), Y4, Y4
-	VMULPS     Y3, Y4, Y4
-	VADDPS     splat3c088908<>+0(SB), Y4, Y4
-	VMULPS     Y3, Y4, Y4
-	VADDPS     splat3d2aa9c1<>+0(SB), Y4, Y4
-	VMULPS     Y3, Y4, Y4
-	VADDPS     splat3e2aaaaa<>+0(SB), Y4, Y4
-	VMULPS     Y3, Y4, Y4
-	VADDPS     splat3f000000<>+0(SB), Y4, Y4
-	VMULPS     Y3, Y3, Y5
-	VMULPS     Y5, Y4, Y4
-	VADDPS     Y3, Y4, Y4
-	VADDPS     splat3f800000<>+0(SB), Y4, Y4
-	VCVTTPS2DQ Y2, Y2
-	VPSLLD     $0x17, Y2, Y2
-	VPADDD     Y2, Y4, Y4
-	VCMPPS     $0x1d, splatc2aea8f6<>+0(SB), Y1, Y5
-	VANDPS     Y5, Y4, Y4
-	VCMPPS     $0x1e, splat42b17217<>+0(SB), Y1, Y5
-	VBLENDVPS  Y5, splat7f800000<>+0(SB), Y4, Y4
-	VCMPPS     $0x03, Y1, Y1, Y5
-	VBLENDVPS  Y5, Y1, Y4, Y1
+	VMULPS     splat3fb8aa3b<>+0(SB), Y1, Y4
+	VADDPS     splat4b400000<>+0(SB), Y4, Y4
+	VSUBPS     splat4b400000<>+0(SB), Y4, Y4
+	VMULPS     splat3f318000<>+0(SB), Y4, Y3
+	VSUBPS     Y3, Y1, Y5
+	VMULPS     splatb95e8083<>+0(SB), Y4, Y3
+	VSUBPS     Y3, Y5, Y5
+	VMULPS     splat39506967<>+0(SB), Y5, Y2
+	VADDPS     splat3ab743ce<>+0(SB), Y2, Y2
+	VMULPS     Y5, Y2, Y2
+	VADDPS     splat3c088908<>+0(SB), Y2, Y2
+	VMULPS     Y5, Y2, Y2
+	VADDPS     splat3d2aa9c1<>+0(SB), Y2, Y2
+	VMULPS     Y5, Y2, Y2
+	VADDPS     splat3e2aaaaa<>+0(SB), Y2, Y2
+	VMULPS     Y5, Y2, Y2
+	VADDPS     splat3f000000<>+0(SB), Y2, Y2
+	VMULPS     Y5, Y5, Y3
+	VMULPS     Y3, Y2, Y2
+	VADDPS     Y5, Y2, Y2
+	VADDPS     splat3f800000<>+0(SB), Y2, Y2
+	VCVTTPS2DQ Y4, Y4
+	VPSLLD     $0x17, Y4, Y4
+	VPADDD     Y4, Y2, Y2
+	VCMPPS     $0x1d, splatc2aea8f6<>+0(SB), Y1, Y3
+	VANDPS     Y3, Y2, Y2
+	VCMPPS     $0x1e, splat42b17217<>+0(SB), Y1, Y3
+	VBLENDVPS  Y3, splat7f800000<>+0(SB), Y2, Y2
+	VCMPPS     $0x03, Y1, Y1, Y3
+	VBLENDVPS  Y3, Y1, Y2, Y1
 	VADDPS     splat3f800000<>+0(SB), Y1, Y1
 	VDIVPS     Y1, Y0, Y0
 	VMULPS     (DX), Y0, Y0
@@ -375,36 +375,36 @@ loop:
 	VMULPS     splat3d372713<>+0(SB), Y1, Y1
 	VADDPS     Y0, Y1, Y1
 	VMULPS     splatbfcc422a<>+0(SB), Y1, Y1
-	VMULPS     splat3fb8aa3b<>+0(SB), Y1, Y2
-	VADDPS     splat4b400000<>+0(SB), Y2, Y2
-	VSUBPS     splat4b400000<>+0(SB), Y2, Y2
-	VMULPS     splat3f318000<>+0(SB), Y2, Y5
-	VSUBPS     Y5, Y1, Y3
-	VMULPS     splatb95e8083<>+0(SB), Y2, Y5
-	VSUBPS     Y5, Y3, Y3
-	VMULPS     splat39506967<>+0(SB), Y3, Y4
-	VADDPS     splat3ab743ce<>+0(SB), Y4, Y4
-	VMULPS     Y3, Y4, Y4
-	VADDPS     splat3c088908<>+0(SB), Y4, Y4
-	VMULPS     Y3, Y4, Y4
-	VADDPS     splat3d2aa9c1<>+0(SB), Y4, Y4
-	VMULPS     Y3, Y4, Y4
-	VADDPS     splat3e2aaaaa<>+0(SB), Y4, Y4
-	VMULPS     Y3, Y4, Y4
-	VADDPS     splat3f000000<>+0(SB), Y4, Y4
-	VMULPS     Y3, Y3, Y5
-	VMULPS     Y5, Y4, Y4
-	VADDPS     Y3, Y4, Y4
-	VADDPS     splat3f800000<>+0(SB), Y4, Y4
-	VCVTTPS2DQ Y2, Y2
-	VPSLLD     $0x17, Y2, Y2
-	VPADDD     Y2, Y4, Y4
-	VCMPPS     $0x1d, splatc2aea8f6<>+0(SB), Y1, Y5
-	VANDPS     Y5, Y4, Y4
-	VCMPPS     $0x1e, splat42b17217<>+0(SB), Y1, Y5
-	VBLENDVPS  Y5, splat7f800000<>+0(SB), Y4, Y4
-	VCMPPS     $0x03, Y1, Y1, Y5
-	VBLENDVPS  Y5, Y1, Y4, Y1
+	VMULPS     splat3fb8aa3b<>+0(SB), Y1, Y4
+	VADDPS     splat4b400000<>+0(SB), Y4, Y4
+	VSUBPS     splat4b400000<>+0(SB), Y4, Y4
+	VMULPS     splat3f318000<>+0(SB), Y4, Y3
+	VSUBPS     Y3, Y1, Y5
+	VMULPS     splatb95e8083<>+0(SB), Y4, Y3
+	VSUBPS     Y3, Y5, Y5
+	VMULPS     splat39506967<>+0(SB), Y5, Y2
+	VADDPS     splat3ab743ce<>+0(SB), Y2, Y2
+	VMULPS     Y5, Y2, Y2
+	VADDPS     splat3c088908<>+0(SB), Y2, Y2
+	VMULPS     Y5, Y2, Y2
+	VADDPS     splat3d2aa9c1<>+0(SB), Y2, Y2
+	VMULPS     Y5, Y2, Y2
+	VADDPS     splat3e2aaaaa<>+0(SB), Y2, Y2
+	VMULPS     Y5, Y2, Y2
+	VADDPS     splat3f000000<>+0(SB), Y2, Y2
+	VMULPS     Y5, Y5, Y3
+	VMULPS     Y3, Y2, Y2
+	VADDPS     Y5, Y2, Y2
+	VADDPS     splat3f800000<>+0(SB), Y2, Y2
+	VCVTTPS2DQ Y4, Y4
+	VPSLLD     $0x17, Y4, Y4
+	VPADDD     Y4, Y2, Y2
+	VCMPPS     $0x1d, splatc2aea8f6<>+0(SB), Y1, Y3
+	VANDPS     Y3, Y2, Y2
+	VCMPPS     $0x1e, splat42b17217<>+0(SB), Y1, Y3
+	VBLENDVPS  Y3, splat7f800000<>+0(SB), Y2, Y2
+	VCMPPS     $0x03, Y1, Y1, Y3
+	VBLENDVPS  Y3, Y1, Y2, Y1
 	VADDPS     splat3f800000<>+0(SB), Y1, Y1
 	VDIVPS     Y1, Y0, Y0
 	VMULPS     32(DX), Y0, Y0
@@ -454,36 +454,36 @@ loop:
 	VANDPS     splat80000000<>+0(SB), Y1, Y2
 	VANDPS     splat7fffffff<>+0(SB), Y1, Y1
 	VMULPS     splatc0000000<>+0(SB), Y1, Y1
-	VMULPS     splat3fb8aa3b<>+0(SB), Y1, Y3
-	VADDPS     splat4b400000<>+0(SB), Y3, Y3
-	VSUBPS     splat4b400000<>+0(SB), Y3, Y3
-	VMULPS     splat3f318000<>+0(SB), Y3, Y6
-	VSUBPS     Y6, Y1, Y4
-	VMULPS     splatb95e8083<>+0(SB), Y3, Y6
-	VSUBPS     Y6, Y4, Y4
-	VMULPS     splat39506967<>+0(SB), Y4, Y5
-	VADDPS     splat3ab743ce<>+0(SB), Y5, Y5
-	VMULPS     Y4, Y5, Y5
-	VADDPS     splat3c088908<>+0(SB), Y5, Y5
-	VMULPS     Y4, Y5, Y5
-	VADDPS     splat3d2aa9c1<>+0(SB), Y5, Y5
-	VMULPS     Y4, Y5, Y5
-	VADDPS     splat3e2aaaaa<>+0(SB), Y5, Y5
-	VMULPS     Y4, Y5, Y5
-	VADDPS     splat3f000000<>+0(SB), Y5, Y5
-	VMULPS     Y4, Y4, Y6
-	VMULPS     Y6, Y5, Y5
-	VADDPS     Y4, Y5, Y5
-	VADDPS     splat3f800000<>+0(SB), Y5, Y5
-	VCVTTPS2DQ Y3, Y3
-	VPSLLD     $0x17, Y3, Y3
-	VPADDD     Y3, Y5, Y5
-	VCMPPS     $0x1d, splatc2aea8f6<>+0(SB), Y1, Y6
-	VANDPS     Y6, Y5, Y5
-	VCMPPS     $0x1e, splat42b17217<>+0(SB), Y1, Y6
-	VBLENDVPS  Y6, splat7f800000<>+0(SB), Y5, Y5
-	VCMPPS     $0x03, Y1, Y1, Y6
-	VBLENDVPS  Y6, Y1, Y5, Y1
+	VMULPS     splat3fb8aa3b<>+0(SB), Y1, Y5
+	VADDPS     splat4b400000<>+0(SB), Y5, Y5
+	VSUBPS     splat4b400000<>+0(SB), Y5, Y5
+	VMULPS     splat3f318000<>+0(SB), Y5, Y4
+	VSUBPS     Y4, Y1, Y6
+	VMULPS     splatb95e8083<>+0(SB), Y5, Y4
+	VSUBPS     Y4, Y6, Y6
+	VMULPS     splat39506967<>+0(SB), Y6, Y3
+	VADDPS     splat3ab743ce<>+0(SB), Y3, Y3
+	VMULPS     Y6, Y3, Y3
+	VADDPS     splat3c088908<>+0(SB), Y3, Y3
+	VMULPS     Y6, Y3, Y3
+	VADDPS     splat3d2aa9c1<>+0(SB), Y3, Y3
+	VMULPS     Y6, Y3, Y3
+	VADDPS     splat3e2aaaaa<>+0(SB), Y3, Y3
+	VMULPS     Y6, Y3, Y3
+	VADDPS     splat3f000000<>+0(SB), Y3, Y3
+	VMULPS     Y6, Y6, Y4
+	VMULPS     Y4, Y3, Y3
+	VADDPS     Y6, Y3, Y3
+	VADDPS     splat3f800000<>+0(SB), Y3, Y3
+	VCVTTPS2DQ Y5, Y5
+	VPSLLD     $0x17, Y5, Y5
+	VPADDD     Y5, Y3, Y3
+	VCMPPS     $0x1d, splatc2aea8f6<>+0(SB), Y1, Y4
+	VANDPS     Y4, Y3, Y3
+	VCMPPS     $0x1e, splat42b17217<>+0(SB), Y1, Y4
+	VBLENDVPS  Y4, splat7f800000<>+0(SB), Y3, Y3
+	VCMPPS     $0x03, Y1, Y1, Y4
+	VBLENDVPS  Y4, Y1, Y3, Y1
 	VMOVUPS    splat3f800000<>+0(SB), Y4
 	VSUBPS     Y1, Y4, Y3
 	VADDPS     Y1, Y4, Y1
@@ -496,36 +496,36 @@ loop:
 	VANDPS     splat80000000<>+0(SB), Y1, Y2
 	VANDPS     splat7fffffff<>+0(SB), Y1, Y1
 	VMULPS     splatc0000000<>+0(SB), Y1, Y1
-	VMULPS     splat3fb8aa3b<>+0(SB), Y1, Y3
-	VADDPS     splat4b400000<>+0(SB), Y3, Y3
-	VSUBPS     splat4b400000<>+0(SB), Y3, Y3
-	VMULPS     splat3f318000<>+0(SB), Y3, Y6
-	VSUBPS     Y6, Y1, Y4
-	VMULPS     splatb95e8083<>+0(SB), Y3, Y6
-	VSUBPS     Y6, Y4, Y4
-	VMULPS     splat39506967<>+0(SB), Y4, Y5
-	VADDPS     splat3ab743ce<>+0(SB), Y5, Y5
-	VMULPS     Y4, Y5, Y5
-	VADDPS     splat3c088908<>+0(SB), Y5, Y5
-	VMULPS     Y4, Y5, Y5
-	VADDPS     splat3d2aa9c1<>+0(SB), Y5, Y5
-	VMULPS     Y4, Y5, Y5
-	VADDPS     splat3e2aaaaa<>+0(SB), Y5, Y5
-	VMULPS     Y4, Y5, Y5
-	VADDPS     splat3f000000<>+0(SB), Y5, Y5
-	VMULPS     Y4, Y4, Y6
-	VMULPS     Y6, Y5, Y5
-	VADDPS     Y4, Y5, Y5
-	VADDPS     splat3f800000<>+0(SB), Y5, Y5
-	VCVTTPS2DQ Y3, Y3
-	VPSLLD     $0x17, Y3, Y3
-	VPADDD     Y3, Y5, Y5
-	VCMPPS     $0x1d, splatc2aea8f6<>+0(SB), Y1, Y6
-	VANDPS     Y6, Y5, Y5
-	VCMPPS     $0x1e, splat42b17217<>+0(SB), Y1, Y6
-	VBLENDVPS  Y6, splat7f800000<>+0(SB), Y5, Y5
-	VCMPPS     $0x03, Y1, Y1, Y6
-	VBLENDVPS  Y6, Y1, Y5, Y1
+	VMULPS     splat3fb8aa3b<>+0(SB), Y1, Y5
+	VADDPS     splat4b400000<>+0(SB), Y5, Y5
+	VSUBPS     splat4b400000<>+0(SB), Y5, Y5
+	VMULPS     splat3f318000<>+0(SB), Y5, Y4
+	VSUBPS     Y4, Y1, Y6
+	VMULPS     splatb95e8083<>+0(SB), Y5, Y4
+	VSUBPS     Y4, Y6, Y6
+	VMULPS     splat39506967<>+0(SB), Y6, Y3
+	VADDPS     splat3ab743ce<>+0(SB), Y3, Y3
+	VMULPS     Y6, Y3, Y3
+	VADDPS     splat3c088908<>+0(SB), Y3, Y3
+	VMULPS     Y6, Y3, Y3
+	VADDPS     splat3d2aa9c1<>+0(SB), Y3, Y3
+	VMULPS     Y6, Y3, Y3
+	VADDPS     splat3e2aaaaa<>+0(SB), Y3, Y3
+	VMULPS     Y6, Y3, Y3
+	VADDPS     splat3f000000<>+0(SB), Y3, Y3
+	VMULPS     Y6, Y6, Y4
+	VMULPS     Y4, Y3, Y3
+	VADDPS     Y6, Y3, Y3
+	VADDPS     splat3f800000<>+0(SB), Y3, Y3
+	VCVTTPS2DQ Y5, Y5
+	VPSLLD     $0x17, Y5, Y5
+	VPADDD     Y5, Y3, Y3
+	VCMPPS     $0x1d, splatc2aea8f6<>+0(SB), Y1, Y4
+	VANDPS     Y4, Y3, Y3
+	VCMPPS     $0x1e, splat42b17217<>+0(SB), Y1, Y4
+	VBLENDVPS  Y4, splat7f800000<>+0(SB), Y3, Y3
+	VCMPPS     $0x03, Y1, Y1, Y4
+	VBLENDVPS  Y4, Y1, Y3, Y1
 	VMOVUPS    splat3f800000<>+0(SB), Y4
 	VSUBPS     Y1, Y4, Y3
 	VADDPS     Y1, Y4, Y1
@@ -807,122 +807,104 @@ DATA splat7fc00000<>+48(SB)/8, $0x7fc000007fc00000
 DATA splat7fc00000<>+56(SB)/8, $0x7fc000007fc00000
 GLOBL splat7fc00000<>(SB), RODATA|NOPTR, $64
 
-// func Softmax(scores *float32, n int, lanes *float32, scale float32)
+// func Softmax(scores *float32, step int, n int, lanes *float32, scale float32)
 // Requires: AVX, AVX2
-TEXT ·Softmax(SB), NOSPLIT, $0-28
+TEXT ·Softmax(SB), NOSPLIT, $0-36
 	MOVQ         scores+0(FP), AX
-	MOVQ         lanes+16(FP), CX
-	VBROADCASTSS scale+24(FP), Y0
-	MOVQ         n+8(FP), DX
+	MOVQ         lanes+24(FP), CX
+	VBROADCASTSS scale+32(FP), Y0
+	MOVQ         n+16(FP), DX
+	MOVQ         step+8(FP), BX
+	SHLQ         $0x02, BX
 	VMOVUPS      splatff800000<>+0(SB), Y1
 	VXORPS       Y2, Y2, Y2
 	VMOVUPS      splatff800000<>+0(SB), Y3
 	VXORPS       Y4, Y4, Y4
-	VXORPS       Y5, Y5, Y5
 	TESTQ        DX, DX
 	JE           done
-	MOVQ         AX, BX
-	MOVQ         DX, SI
+	MOVQ         AX, SI
+	MOVQ         DX, DI
 
 scale:
-	VMULPS     (BX), Y0, Y6
-	VMOVUPS    Y6, (BX)
-	VMAXPS     Y6, Y1, Y1
-	VCMPPS     $0x03, Y6, Y6, Y6
-	VORPS      Y6, Y5, Y5
-	VMULPS     32(BX), Y0, Y6
-	VMOVUPS    Y6, 32(BX)
-	VMAXPS     Y6, Y3, Y3
-	VCMPPS     $0x03, Y6, Y6, Y6
-	VORPS      Y6, Y5, Y5
-	ADDQ       $0x40, BX
-	DECQ       SI
+	VMULPS     (SI), Y0, Y5
+	VMOVUPS    Y5, (SI)
+	VMAXPS     Y1, Y5, Y1
+	VMULPS     32(SI), Y0, Y5
+	VMOVUPS    Y5, 32(SI)
+	VMAXPS     Y3, Y5, Y3
+	ADDQ       BX, SI
+	DECQ       DI
 	JNE        scale
 	VMAXPS     Y3, Y1, Y1
 	VPERM2F128 $0x01, Y1, Y1, Y0
 	VMAXPS     Y0, Y1, Y1
-	VPERM2F128 $0x01, Y5, Y5, Y0
-	VORPS      Y0, Y5, Y5
 	VPERMILPS  $0x4e, Y1, Y0
 	VMAXPS     Y0, Y1, Y1
-	VPERMILPS  $0x4e, Y5, Y0
-	VORPS      Y0, Y5, Y5
 	VPERMILPS  $0xb1, Y1, Y0
 	VMAXPS     Y0, Y1, Y1
-	VPERMILPS  $0xb1, Y5, Y0
-	VORPS      Y0, Y5, Y5
-	VORPS      Y5, Y1, Y1
 
 exp:
-	VMOVUPS    (AX), Y6
-	VSUBPS     Y1, Y6, Y6
-	VMULPS     splat3fb8aa3b<>+0(SB), Y6, Y0
+	VMOVUPS    (AX), Y5
+	VSUBPS     Y1, Y5, Y5
+	VMULPS     splat3fb8aa3b<>+0(SB), Y5, Y0
 	VADDPS     splat4b400000<>+0(SB), Y0, Y0
 	VSUBPS     splat4b400000<>+0(SB), Y0, Y0
 	VMULPS     splat3f318000<>+0(SB), Y0, Y7
-	VSUBPS     Y7, Y6, Y3
+	VSUBPS     Y7, Y5, Y3
 	VMULPS     splatb95e8083<>+0(SB), Y0, Y7
 	VSUBPS     Y7, Y3, Y3
-	VMULPS     splat39506967<>+0(SB), Y3, Y5
-	VADDPS     splat3ab743ce<>+0(SB), Y5, Y5
-	VMULPS     Y3, Y5, Y5
-	VADDPS     splat3c088908<>+0(SB), Y5, Y5
-	VMULPS     Y3, Y5, Y5
-	VADDPS     splat3d2aa9c1<>+0(SB), Y5, Y5
-	VMULPS     Y3, Y5, Y5
-	VADDPS     splat3e2aaaaa<>+0(SB), Y5, Y5
-	VMULPS     Y3, Y5, Y5
-	VADDPS     splat3f000000<>+0(SB), Y5, Y5
+	VMULPS     splat39506967<>+0(SB), Y3, Y6
+	VADDPS     splat3ab743ce<>+0(SB), Y6, Y6
+	VMULPS     Y3, Y6, Y6
+	VADDPS     splat3c088908<>+0(SB), Y6, Y6
+	VMULPS     Y3, Y6, Y6
+	VADDPS     splat3d2aa9c1<>+0(SB), Y6, Y6
+	VMULPS     Y3, Y6, Y6
+	VADDPS     splat3e2aaaaa<>+0(SB), Y6, Y6
+	VMULPS     Y3, Y6, Y6
+	VADDPS     splat3f000000<>+0(SB), Y6, Y6
 	VMULPS     Y3, Y3, Y7
-	VMULPS     Y7, Y5, Y5
-	VADDPS     Y3, Y5, Y5
-	VADDPS     splat3f800000<>+0(SB), Y5, Y5
+	VMULPS     Y7, Y6, Y6
+	VADDPS     Y3, Y6, Y6
+	VADDPS     splat3f800000<>+0(SB), Y6, Y6
 	VCVTTPS2DQ Y0, Y0
 	VPSLLD     $0x17, Y0, Y0
-	VPADDD     Y0, Y5, Y5
-	VCMPPS     $0x1d, splatc2aea8f6<>+0(SB), Y6, Y7
-	VANDPS     Y7, Y5, Y5
-	VCMPPS     $0x1e, splat42b17217<>+0(SB), Y6, Y7
-	VBLENDVPS  Y7, splat7f800000<>+0(SB), Y5, Y5
-	VCMPPS     $0x03, Y6, Y6, Y7
-	VBLENDVPS  Y7, Y6, Y5, Y6
-	VMOVUPS    Y6, (AX)
-	VADDPS     Y6, Y2, Y2
-	VMOVUPS    32(AX), Y6
-	VSUBPS     Y1, Y6, Y6
-	VMULPS     splat3fb8aa3b<>+0(SB), Y6, Y0
+	VPADDD     Y0, Y6, Y6
+	VCMPPS     $0x15, splatc2aea8f6<>+0(SB), Y5, Y5
+	VANDPS     Y5, Y6, Y5
+	VMOVUPS    Y5, (AX)
+	VADDPS     Y5, Y2, Y2
+	VMOVUPS    32(AX), Y5
+	VSUBPS     Y1, Y5, Y5
+	VMULPS     splat3fb8aa3b<>+0(SB), Y5, Y0
 	VADDPS     splat4b400000<>+0(SB), Y0, Y0
 	VSUBPS     splat4b400000<>+0(SB), Y0, Y0
 	VMULPS     splat3f318000<>+0(SB), Y0, Y7
-	VSUBPS     Y7, Y6, Y3
+	VSUBPS     Y7, Y5, Y3
 	VMULPS     splatb95e8083<>+0(SB), Y0, Y7
 	VSUBPS     Y7, Y3, Y3
-	VMULPS     splat39506967<>+0(SB), Y3, Y5
-	VADDPS     splat3ab743ce<>+0(SB), Y5, Y5
-	VMULPS     Y3, Y5, Y5
-	VADDPS     splat3c088908<>+0(SB), Y5, Y5
-	VMULPS     Y3, Y5, Y5
-	VADDPS     splat3d2aa9c1<>+0(SB), Y5, Y5
-	VMULPS     Y3, Y5, Y5
-	VADDPS     splat3e2aaaaa<>+0(SB), Y5, Y5
-	VMULPS     Y3, Y5, Y5
-	VADDPS     splat3f000000<>+0(SB), Y5, Y5
+	VMULPS     splat39506967<>+0(SB), Y3, Y6
+	VADDPS     splat3ab743ce<>+0(SB), Y6, Y6
+	VMULPS     Y3, Y6, Y6
+	VADDPS     splat3c088908<>+0(SB), Y6, Y6
+	VMULPS     Y3, Y6, Y6
+	VADDPS     splat3d2aa9c1<>+0(SB), Y6, Y6
+	VMULPS     Y3, Y6, Y6
+	VADDPS     splat3e2aaaaa<>+0(SB), Y6, Y6
+	VMULPS     Y3, Y6, Y6
+	VADDPS     splat3f000000<>+0(SB), Y6, Y6
 	VMULPS     Y3, Y3, Y7
-	VMULPS     Y7, Y5, Y5
-	VADDPS     Y3, Y5, Y5
-	VADDPS     splat3f800000<>+0(SB), Y5, Y5
+	VMULPS     Y7, Y6, Y6
+	VADDPS     Y3, Y6, Y6
+	VADDPS     splat3f800000<>+0(SB), Y6, Y6
 	VCVTTPS2DQ Y0, Y0
 	VPSLLD     $0x17, Y0, Y0
-	VPADDD     Y0, Y5, Y5
-	VCMPPS     $0x1d, splatc2aea8f6<>+0(SB), Y6, Y7
-	VANDPS     Y7, Y5, Y5
-	VCMPPS     $0x1e, splat42b17217<>+0(SB), Y6, Y7
-	VBLENDVPS  Y7, splat7f800000<>+0(SB), Y5, Y5
-	VCMPPS     $0x03, Y6, Y6, Y7
-	VBLENDVPS  Y7, Y6, Y5, Y6
-	VMOVUPS    Y6, 32(AX)
-	VADDPS     Y6, Y4, Y4
-	ADDQ       $0x40, AX
+	VPADDD     Y0, Y6, Y6
+	VCMPPS     $0x15, splatc2aea8f6<>+0(SB), Y5, Y5
+	VANDPS     Y5, Y6, Y5
+	VMOVUPS    Y5, 32(AX)
+	VADDPS     Y5, Y4, Y4
+	ADDQ       BX, AX
 	DECQ       DX
 	JNE        exp
 

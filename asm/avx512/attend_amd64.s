@@ -2,1008 +2,1561 @@
 
 #include "textflag.h"
 
-// func Scorex1(dst *float32, dstStride int, q *float32, k *uint16, blocks *int32, nBlocks int, blockStride int, dim int)
-// Requires: AVX, AVX512DQ, AVX512F
+// func Scorex1(dst *float32, q *float32, k *uint16, blocks *int32, nBlocks int, nStored int, blockStride int, dim int)
+// Requires: AVX, AVX512DQ, AVX512F, MMX+
 TEXT ·Scorex1(SB), NOSPLIT, $0-64
 	MOVQ  dst+0(FP), AX
-	MOVQ  dstStride+8(FP), CX
-	MOVQ  q+16(FP), DX
-	MOVQ  k+24(FP), BX
-	MOVQ  blocks+32(FP), SI
-	MOVQ  nBlocks+40(FP), DI
-	MOVQ  blockStride+48(FP), R8
-	MOVQ  dim+56(FP), R9
-	SHLQ  $0x02, CX
-	SHLQ  $0x01, R8
-	SHLQ  $0x05, R9
-	TESTQ R9, R9
+	MOVQ  blocks+24(FP), CX
+	MOVQ  nStored+40(FP), DX
+	MOVQ  dim+56(FP), BX
+	SHLQ  $0x05, BX
+	TESTQ BX, BX
 	JE    done
 
-blocks4:
-	CMPQ    DI, $0x04
-	JL      blocks2
-	MOVLQSX (SI), R10
-	IMULQ   R8, R10
-	ADDQ    BX, R10
-	MOVLQSX 4(SI), R11
-	IMULQ   R8, R11
-	ADDQ    BX, R11
-	MOVLQSX 8(SI), R12
-	IMULQ   R8, R12
-	ADDQ    BX, R12
-	MOVLQSX 12(SI), R13
-	IMULQ   R8, R13
-	ADDQ    BX, R13
-	VXORPS  Z0, Z0, Z0
-	VXORPS  Z1, Z1, Z1
-	VXORPS  Z2, Z2, Z2
-	VXORPS  Z3, Z3, Z3
-	XORQ    CX, CX
+group4:
+	CMPQ    nBlocks+32(FP), $0x04
+	JL      group2
+	MOVQ    q+8(FP), SI
+	MOVLQSX (CX), R8
+	IMULQ   blockStride+48(FP), R8
+	SHLQ    $0x01, R8
+	ADDQ    k+16(FP), R8
+	SUBQ    SI, R8
+	MOVLQSX 4(CX), R9
+	IMULQ   blockStride+48(FP), R9
+	SHLQ    $0x01, R9
+	ADDQ    k+16(FP), R9
+	SUBQ    SI, R9
+	MOVLQSX 8(CX), R10
+	IMULQ   blockStride+48(FP), R10
+	SHLQ    $0x01, R10
+	ADDQ    k+16(FP), R10
+	SUBQ    SI, R10
+	MOVLQSX 12(CX), R11
+	IMULQ   blockStride+48(FP), R11
+	SHLQ    $0x01, R11
+	ADDQ    k+16(FP), R11
+	SUBQ    SI, R11
+	MOVQ    R8, R12
+	MOVQ    R9, R13
+	MOVQ    R10, R14
+	MOVQ    R11, R15
+	CMPQ    DX, $0x05
+	JL      dim4start
+	MOVLQSX 16(CX), DI
+	IMULQ   blockStride+48(FP), DI
+	SHLQ    $0x01, DI
+	ADDQ    k+16(FP), DI
+	SUBQ    SI, DI
+	MOVQ    DI, R12
+	CMPQ    DX, $0x06
+	JL      dim4start
+	MOVLQSX 20(CX), DI
+	IMULQ   blockStride+48(FP), DI
+	SHLQ    $0x01, DI
+	ADDQ    k+16(FP), DI
+	SUBQ    SI, DI
+	MOVQ    DI, R13
+	CMPQ    DX, $0x07
+	JL      dim4start
+	MOVLQSX 24(CX), DI
+	IMULQ   blockStride+48(FP), DI
+	SHLQ    $0x01, DI
+	ADDQ    k+16(FP), DI
+	SUBQ    SI, DI
+	MOVQ    DI, R14
+	CMPQ    DX, $0x08
+	JL      dim4start
+	MOVLQSX 28(CX), DI
+	IMULQ   blockStride+48(FP), DI
+	SHLQ    $0x01, DI
+	ADDQ    k+16(FP), DI
+	SUBQ    SI, DI
+	MOVQ    DI, R15
+
+dim4start:
+	LEAQ   (SI)(BX*1), DI
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
 
 dim4:
-	VCVTPH2PS   (R10)(CX*1), Z4
-	VCVTPH2PS   (R11)(CX*1), Z5
-	VCVTPH2PS   (R12)(CX*1), Z6
-	VCVTPH2PS   (R13)(CX*1), Z7
-	VMULPS.BCST (DX)(CX*2), Z4, Z4
+	VCVTPH2PS   (R8)(SI*1), Z4
+	VCVTPH2PS   (R9)(SI*1), Z5
+	VCVTPH2PS   (R10)(SI*1), Z6
+	VCVTPH2PS   (R11)(SI*1), Z7
+	PREFETCHT0  (R12)(SI*1)
+	PREFETCHT0  (R13)(SI*1)
+	PREFETCHT0  (R14)(SI*1)
+	PREFETCHT0  (R15)(SI*1)
+	VMULPS.BCST (SI), Z4, Z4
 	VADDPS      Z4, Z0, Z0
-	VMULPS.BCST (DX)(CX*2), Z5, Z4
+	VMULPS.BCST (SI), Z5, Z4
 	VADDPS      Z4, Z1, Z1
-	VMULPS.BCST (DX)(CX*2), Z6, Z4
+	VMULPS.BCST (SI), Z6, Z4
 	VADDPS      Z4, Z2, Z2
-	VMULPS.BCST (DX)(CX*2), Z7, Z4
+	VMULPS.BCST (SI), Z7, Z4
 	VADDPS      Z4, Z3, Z3
-	ADDQ        $0x20, CX
-	CMPQ        CX, R9
+	ADDQ        $0x20, SI
+	CMPQ        SI, DI
 	JNE         dim4
+	VMOVUPS     Z0, (AX)
+	VMOVUPS     Z1, 64(AX)
+	VMOVUPS     Z2, 128(AX)
+	VMOVUPS     Z3, 192(AX)
+	SUBQ        $0x04, DX
+	ADDQ        $0x10, CX
+	ADDQ        $+256, AX
+	SUBQ        $0x04, nBlocks+32(FP)
+	JMP         group4
+
+group2:
+	CMPQ    nBlocks+32(FP), $0x02
+	JL      group1
+	MOVQ    q+8(FP), SI
+	MOVLQSX (CX), R8
+	IMULQ   blockStride+48(FP), R8
+	SHLQ    $0x01, R8
+	ADDQ    k+16(FP), R8
+	SUBQ    SI, R8
+	MOVLQSX 4(CX), R9
+	IMULQ   blockStride+48(FP), R9
+	SHLQ    $0x01, R9
+	ADDQ    k+16(FP), R9
+	SUBQ    SI, R9
+	MOVQ    R8, R10
+	MOVQ    R9, R11
+	CMPQ    DX, $0x03
+	JL      dim2start
+	MOVLQSX 8(CX), DI
+	IMULQ   blockStride+48(FP), DI
+	SHLQ    $0x01, DI
+	ADDQ    k+16(FP), DI
+	SUBQ    SI, DI
+	MOVQ    DI, R10
+	CMPQ    DX, $0x04
+	JL      dim2start
+	MOVLQSX 12(CX), DI
+	IMULQ   blockStride+48(FP), DI
+	SHLQ    $0x01, DI
+	ADDQ    k+16(FP), DI
+	SUBQ    SI, DI
+	MOVQ    DI, R11
+
+dim2start:
+	LEAQ   (SI)(BX*1), DI
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+
+dim2:
+	VCVTPH2PS   (R8)(SI*1), Z4
+	VCVTPH2PS   (R9)(SI*1), Z5
+	PREFETCHT0  (R10)(SI*1)
+	PREFETCHT0  (R11)(SI*1)
+	VMULPS.BCST (SI), Z4, Z4
+	VADDPS      Z4, Z0, Z0
+	VMULPS.BCST (SI), Z5, Z4
+	VADDPS      Z4, Z1, Z1
+	ADDQ        $0x20, SI
+	CMPQ        SI, DI
+	JNE         dim2
+	VMOVUPS     Z0, (AX)
+	VMOVUPS     Z1, 64(AX)
+	SUBQ        $0x02, DX
+	ADDQ        $0x08, CX
+	ADDQ        $+128, AX
+	SUBQ        $0x02, nBlocks+32(FP)
+	JMP         group2
+
+group1:
+	CMPQ    nBlocks+32(FP), $0x01
+	JL      done
+	MOVQ    q+8(FP), SI
+	MOVLQSX (CX), R8
+	IMULQ   blockStride+48(FP), R8
+	SHLQ    $0x01, R8
+	ADDQ    k+16(FP), R8
+	SUBQ    SI, R8
+	MOVQ    R8, R9
+	CMPQ    DX, $0x02
+	JL      dim1start
+	MOVLQSX 4(CX), DI
+	IMULQ   blockStride+48(FP), DI
+	SHLQ    $0x01, DI
+	ADDQ    k+16(FP), DI
+	SUBQ    SI, DI
+	MOVQ    DI, R9
+
+dim1start:
+	LEAQ   (SI)(BX*1), DI
+	VXORPS Z0, Z0, Z0
+
+dim1:
+	VCVTPH2PS   (R8)(SI*1), Z4
+	PREFETCHT0  (R9)(SI*1)
+	VMULPS.BCST (SI), Z4, Z4
+	VADDPS      Z4, Z0, Z0
+	ADDQ        $0x20, SI
+	CMPQ        SI, DI
+	JNE         dim1
+	VMOVUPS     Z0, (AX)
+	SUBQ        $0x01, DX
+	ADDQ        $0x04, CX
+	ADDQ        $+64, AX
+	SUBQ        $0x01, nBlocks+32(FP)
+	JMP         group1
+
+done:
+	VZEROUPPER
+	RET
+
+// func Scorex2(dst *float32, q *float32, k *uint16, blocks *int32, nBlocks int, nStored int, blockStride int, dim int)
+// Requires: AVX, AVX512DQ, AVX512F, MMX+
+TEXT ·Scorex2(SB), NOSPLIT, $0-64
+	MOVQ  dst+0(FP), AX
+	MOVQ  blocks+24(FP), CX
+	MOVQ  nStored+40(FP), DX
+	MOVQ  dim+56(FP), BX
+	SHLQ  $0x05, BX
+	TESTQ BX, BX
+	JE    done
+
+group2:
+	CMPQ    nBlocks+32(FP), $0x02
+	JL      group1
+	MOVQ    q+8(FP), SI
+	MOVLQSX (CX), R8
+	IMULQ   blockStride+48(FP), R8
+	SHLQ    $0x01, R8
+	ADDQ    k+16(FP), R8
+	SUBQ    SI, R8
+	MOVLQSX 4(CX), R9
+	IMULQ   blockStride+48(FP), R9
+	SHLQ    $0x01, R9
+	ADDQ    k+16(FP), R9
+	SUBQ    SI, R9
+	MOVQ    R8, R10
+	MOVQ    R9, R11
+	CMPQ    DX, $0x03
+	JL      dim2start
+	MOVLQSX 8(CX), DI
+	IMULQ   blockStride+48(FP), DI
+	SHLQ    $0x01, DI
+	ADDQ    k+16(FP), DI
+	SUBQ    SI, DI
+	MOVQ    DI, R10
+	CMPQ    DX, $0x04
+	JL      dim2start
+	MOVLQSX 12(CX), DI
+	IMULQ   blockStride+48(FP), DI
+	SHLQ    $0x01, DI
+	ADDQ    k+16(FP), DI
+	SUBQ    SI, DI
+	MOVQ    DI, R11
+
+dim2start:
+	LEAQ   (SI)(BX*1), DI
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+
+dim2:
+	VCVTPH2PS   (R8)(SI*1), Z4
+	VCVTPH2PS   (R9)(SI*1), Z5
+	PREFETCHT0  (R10)(SI*1)
+	PREFETCHT0  (R11)(SI*1)
+	VMULPS.BCST (SI), Z4, Z6
+	VADDPS      Z6, Z0, Z0
+	VMULPS.BCST (SI), Z5, Z6
+	VADDPS      Z6, Z1, Z1
+	VMULPS.BCST 4(SI), Z4, Z6
+	VADDPS      Z6, Z2, Z2
+	VMULPS.BCST 4(SI), Z5, Z6
+	VADDPS      Z6, Z3, Z3
+	ADDQ        $0x20, SI
+	CMPQ        SI, DI
+	JNE         dim2
+	VMOVUPS     Z0, (AX)
+	VMOVUPS     Z1, 128(AX)
+	VMOVUPS     Z2, 64(AX)
+	VMOVUPS     Z3, 192(AX)
+	SUBQ        $0x02, DX
+	ADDQ        $0x08, CX
+	ADDQ        $+256, AX
+	SUBQ        $0x02, nBlocks+32(FP)
+	JMP         group2
+
+group1:
+	CMPQ    nBlocks+32(FP), $0x01
+	JL      done
+	MOVQ    q+8(FP), SI
+	MOVLQSX (CX), R8
+	IMULQ   blockStride+48(FP), R8
+	SHLQ    $0x01, R8
+	ADDQ    k+16(FP), R8
+	SUBQ    SI, R8
+	MOVQ    R8, R9
+	CMPQ    DX, $0x02
+	JL      dim1start
+	MOVLQSX 4(CX), DI
+	IMULQ   blockStride+48(FP), DI
+	SHLQ    $0x01, DI
+	ADDQ    k+16(FP), DI
+	SUBQ    SI, DI
+	MOVQ    DI, R9
+
+dim1start:
+	LEAQ   (SI)(BX*1), DI
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+
+dim1:
+	VCVTPH2PS   (R8)(SI*1), Z4
+	PREFETCHT0  (R9)(SI*1)
+	VMULPS.BCST (SI), Z4, Z6
+	VADDPS      Z6, Z0, Z0
+	VMULPS.BCST 4(SI), Z4, Z6
+	VADDPS      Z6, Z1, Z1
+	ADDQ        $0x20, SI
+	CMPQ        SI, DI
+	JNE         dim1
+	VMOVUPS     Z0, (AX)
+	VMOVUPS     Z1, 64(AX)
+	SUBQ        $0x01, DX
+	ADDQ        $0x04, CX
+	ADDQ        $+128, AX
+	SUBQ        $0x01, nBlocks+32(FP)
+	JMP         group1
+
+done:
+	VZEROUPPER
+	RET
+
+// func Scorex3(dst *float32, q *float32, k *uint16, blocks *int32, nBlocks int, nStored int, blockStride int, dim int)
+// Requires: AVX, AVX512DQ, AVX512F, MMX+
+TEXT ·Scorex3(SB), NOSPLIT, $0-64
+	MOVQ  dst+0(FP), AX
+	MOVQ  blocks+24(FP), CX
+	MOVQ  nStored+40(FP), DX
+	MOVQ  dim+56(FP), BX
+	SHLQ  $0x05, BX
+	TESTQ BX, BX
+	JE    done
+
+group2:
+	CMPQ    nBlocks+32(FP), $0x02
+	JL      group1
+	MOVQ    q+8(FP), SI
+	MOVLQSX (CX), R8
+	IMULQ   blockStride+48(FP), R8
+	SHLQ    $0x01, R8
+	ADDQ    k+16(FP), R8
+	SUBQ    SI, R8
+	MOVLQSX 4(CX), R9
+	IMULQ   blockStride+48(FP), R9
+	SHLQ    $0x01, R9
+	ADDQ    k+16(FP), R9
+	SUBQ    SI, R9
+	MOVQ    R8, R10
+	MOVQ    R9, R11
+	CMPQ    DX, $0x03
+	JL      dim2start
+	MOVLQSX 8(CX), DI
+	IMULQ   blockStride+48(FP), DI
+	SHLQ    $0x01, DI
+	ADDQ    k+16(FP), DI
+	SUBQ    SI, DI
+	MOVQ    DI, R10
+	CMPQ    DX, $0x04
+	JL      dim2start
+	MOVLQSX 12(CX), DI
+	IMULQ   blockStride+48(FP), DI
+	SHLQ    $0x01, DI
+	ADDQ    k+16(FP), DI
+	SUBQ    SI, DI
+	MOVQ    DI, R11
+
+dim2start:
+	LEAQ   (SI)(BX*1), DI
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+
+dim2:
+	VCVTPH2PS   (R8)(SI*1), Z6
+	VCVTPH2PS   (R9)(SI*1), Z7
+	PREFETCHT0  (R10)(SI*1)
+	PREFETCHT0  (R11)(SI*1)
+	VMULPS.BCST (SI), Z6, Z8
+	VADDPS      Z8, Z0, Z0
+	VMULPS.BCST (SI), Z7, Z8
+	VADDPS      Z8, Z1, Z1
+	VMULPS.BCST 4(SI), Z6, Z8
+	VADDPS      Z8, Z2, Z2
+	VMULPS.BCST 4(SI), Z7, Z8
+	VADDPS      Z8, Z3, Z3
+	VMULPS.BCST 8(SI), Z6, Z8
+	VADDPS      Z8, Z4, Z4
+	VMULPS.BCST 8(SI), Z7, Z8
+	VADDPS      Z8, Z5, Z5
+	ADDQ        $0x20, SI
+	CMPQ        SI, DI
+	JNE         dim2
+	VMOVUPS     Z0, (AX)
+	VMOVUPS     Z1, 192(AX)
+	VMOVUPS     Z2, 64(AX)
+	VMOVUPS     Z3, 256(AX)
+	VMOVUPS     Z4, 128(AX)
+	VMOVUPS     Z5, 320(AX)
+	SUBQ        $0x02, DX
+	ADDQ        $0x08, CX
+	ADDQ        $+384, AX
+	SUBQ        $0x02, nBlocks+32(FP)
+	JMP         group2
+
+group1:
+	CMPQ    nBlocks+32(FP), $0x01
+	JL      done
+	MOVQ    q+8(FP), SI
+	MOVLQSX (CX), R8
+	IMULQ   blockStride+48(FP), R8
+	SHLQ    $0x01, R8
+	ADDQ    k+16(FP), R8
+	SUBQ    SI, R8
+	MOVQ    R8, R9
+	CMPQ    DX, $0x02
+	JL      dim1start
+	MOVLQSX 4(CX), DI
+	IMULQ   blockStride+48(FP), DI
+	SHLQ    $0x01, DI
+	ADDQ    k+16(FP), DI
+	SUBQ    SI, DI
+	MOVQ    DI, R9
+
+dim1start:
+	LEAQ   (SI)(BX*1), DI
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+
+dim1:
+	VCVTPH2PS   (R8)(SI*1), Z6
+	PREFETCHT0  (R9)(SI*1)
+	VMULPS.BCST (SI), Z6, Z8
+	VADDPS      Z8, Z0, Z0
+	VMULPS.BCST 4(SI), Z6, Z8
+	VADDPS      Z8, Z1, Z1
+	VMULPS.BCST 8(SI), Z6, Z8
+	VADDPS      Z8, Z2, Z2
+	ADDQ        $0x20, SI
+	CMPQ        SI, DI
+	JNE         dim1
+	VMOVUPS     Z0, (AX)
+	VMOVUPS     Z1, 64(AX)
+	VMOVUPS     Z2, 128(AX)
+	SUBQ        $0x01, DX
+	ADDQ        $0x04, CX
+	ADDQ        $+192, AX
+	SUBQ        $0x01, nBlocks+32(FP)
+	JMP         group1
+
+done:
+	VZEROUPPER
+	RET
+
+// func Scorex4(dst *float32, q *float32, k *uint16, blocks *int32, nBlocks int, nStored int, blockStride int, dim int)
+// Requires: AVX, AVX512DQ, AVX512F, MMX+
+TEXT ·Scorex4(SB), NOSPLIT, $0-64
+	MOVQ  dst+0(FP), AX
+	MOVQ  blocks+24(FP), CX
+	MOVQ  nStored+40(FP), DX
+	MOVQ  dim+56(FP), BX
+	SHLQ  $0x05, BX
+	TESTQ BX, BX
+	JE    done
+
+group2:
+	CMPQ    nBlocks+32(FP), $0x02
+	JL      group1
+	MOVQ    q+8(FP), SI
+	MOVLQSX (CX), R8
+	IMULQ   blockStride+48(FP), R8
+	SHLQ    $0x01, R8
+	ADDQ    k+16(FP), R8
+	SUBQ    SI, R8
+	MOVLQSX 4(CX), R9
+	IMULQ   blockStride+48(FP), R9
+	SHLQ    $0x01, R9
+	ADDQ    k+16(FP), R9
+	SUBQ    SI, R9
+	MOVQ    R8, R10
+	MOVQ    R9, R11
+	CMPQ    DX, $0x03
+	JL      dim2start
+	MOVLQSX 8(CX), DI
+	IMULQ   blockStride+48(FP), DI
+	SHLQ    $0x01, DI
+	ADDQ    k+16(FP), DI
+	SUBQ    SI, DI
+	MOVQ    DI, R10
+	CMPQ    DX, $0x04
+	JL      dim2start
+	MOVLQSX 12(CX), DI
+	IMULQ   blockStride+48(FP), DI
+	SHLQ    $0x01, DI
+	ADDQ    k+16(FP), DI
+	SUBQ    SI, DI
+	MOVQ    DI, R11
+
+dim2start:
+	LEAQ   (SI)(BX*1), DI
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+
+dim2:
+	VCVTPH2PS   (R8)(SI*1), Z8
+	VCVTPH2PS   (R9)(SI*1), Z9
+	PREFETCHT0  (R10)(SI*1)
+	PREFETCHT0  (R11)(SI*1)
+	VMULPS.BCST (SI), Z8, Z10
+	VADDPS      Z10, Z0, Z0
+	VMULPS.BCST (SI), Z9, Z10
+	VADDPS      Z10, Z1, Z1
+	VMULPS.BCST 4(SI), Z8, Z10
+	VADDPS      Z10, Z2, Z2
+	VMULPS.BCST 4(SI), Z9, Z10
+	VADDPS      Z10, Z3, Z3
+	VMULPS.BCST 8(SI), Z8, Z10
+	VADDPS      Z10, Z4, Z4
+	VMULPS.BCST 8(SI), Z9, Z10
+	VADDPS      Z10, Z5, Z5
+	VMULPS.BCST 12(SI), Z8, Z10
+	VADDPS      Z10, Z6, Z6
+	VMULPS.BCST 12(SI), Z9, Z10
+	VADDPS      Z10, Z7, Z7
+	ADDQ        $0x20, SI
+	CMPQ        SI, DI
+	JNE         dim2
+	VMOVUPS     Z0, (AX)
+	VMOVUPS     Z1, 256(AX)
+	VMOVUPS     Z2, 64(AX)
+	VMOVUPS     Z3, 320(AX)
+	VMOVUPS     Z4, 128(AX)
+	VMOVUPS     Z5, 384(AX)
+	VMOVUPS     Z6, 192(AX)
+	VMOVUPS     Z7, 448(AX)
+	SUBQ        $0x02, DX
+	ADDQ        $0x08, CX
+	ADDQ        $+512, AX
+	SUBQ        $0x02, nBlocks+32(FP)
+	JMP         group2
+
+group1:
+	CMPQ    nBlocks+32(FP), $0x01
+	JL      done
+	MOVQ    q+8(FP), SI
+	MOVLQSX (CX), R8
+	IMULQ   blockStride+48(FP), R8
+	SHLQ    $0x01, R8
+	ADDQ    k+16(FP), R8
+	SUBQ    SI, R8
+	MOVQ    R8, R9
+	CMPQ    DX, $0x02
+	JL      dim1start
+	MOVLQSX 4(CX), DI
+	IMULQ   blockStride+48(FP), DI
+	SHLQ    $0x01, DI
+	ADDQ    k+16(FP), DI
+	SUBQ    SI, DI
+	MOVQ    DI, R9
+
+dim1start:
+	LEAQ   (SI)(BX*1), DI
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+
+dim1:
+	VCVTPH2PS   (R8)(SI*1), Z8
+	PREFETCHT0  (R9)(SI*1)
+	VMULPS.BCST (SI), Z8, Z10
+	VADDPS      Z10, Z0, Z0
+	VMULPS.BCST 4(SI), Z8, Z10
+	VADDPS      Z10, Z1, Z1
+	VMULPS.BCST 8(SI), Z8, Z10
+	VADDPS      Z10, Z2, Z2
+	VMULPS.BCST 12(SI), Z8, Z10
+	VADDPS      Z10, Z3, Z3
+	ADDQ        $0x20, SI
+	CMPQ        SI, DI
+	JNE         dim1
+	VMOVUPS     Z0, (AX)
+	VMOVUPS     Z1, 64(AX)
+	VMOVUPS     Z2, 128(AX)
+	VMOVUPS     Z3, 192(AX)
+	SUBQ        $0x01, DX
+	ADDQ        $0x04, CX
+	ADDQ        $+256, AX
+	SUBQ        $0x01, nBlocks+32(FP)
+	JMP         group1
+
+done:
+	VZEROUPPER
+	RET
+
+// func Scorex5(dst *float32, q *float32, k *uint16, blocks *int32, nBlocks int, nStored int, blockStride int, dim int)
+// Requires: AVX, AVX512DQ, AVX512F, MMX+
+TEXT ·Scorex5(SB), NOSPLIT, $0-64
+	MOVQ  dst+0(FP), AX
+	MOVQ  blocks+24(FP), CX
+	MOVQ  nStored+40(FP), DX
+	MOVQ  dim+56(FP), BX
+	SHLQ  $0x05, BX
+	TESTQ BX, BX
+	JE    done
+
+group1:
+	CMPQ    nBlocks+32(FP), $0x01
+	JL      done
+	MOVQ    q+8(FP), SI
+	MOVLQSX (CX), R8
+	IMULQ   blockStride+48(FP), R8
+	SHLQ    $0x01, R8
+	ADDQ    k+16(FP), R8
+	SUBQ    SI, R8
+	MOVQ    R8, R9
+	CMPQ    DX, $0x02
+	JL      dim1start
+	MOVLQSX 4(CX), DI
+	IMULQ   blockStride+48(FP), DI
+	SHLQ    $0x01, DI
+	ADDQ    k+16(FP), DI
+	SUBQ    SI, DI
+	MOVQ    DI, R9
+
+dim1start:
+	LEAQ   (SI)(BX*1), DI
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+
+dim1:
+	VCVTPH2PS   (R8)(SI*1), Z5
+	PREFETCHT0  (R9)(SI*1)
+	VMULPS.BCST (SI), Z5, Z6
+	VADDPS      Z6, Z0, Z0
+	VMULPS.BCST 4(SI), Z5, Z6
+	VADDPS      Z6, Z1, Z1
+	VMULPS.BCST 8(SI), Z5, Z6
+	VADDPS      Z6, Z2, Z2
+	VMULPS.BCST 12(SI), Z5, Z6
+	VADDPS      Z6, Z3, Z3
+	VMULPS.BCST 16(SI), Z5, Z6
+	VADDPS      Z6, Z4, Z4
+	ADDQ        $0x20, SI
+	CMPQ        SI, DI
+	JNE         dim1
+	VMOVUPS     Z0, (AX)
+	VMOVUPS     Z1, 64(AX)
+	VMOVUPS     Z2, 128(AX)
+	VMOVUPS     Z3, 192(AX)
+	VMOVUPS     Z4, 256(AX)
+	SUBQ        $0x01, DX
+	ADDQ        $0x04, CX
+	ADDQ        $+320, AX
+	SUBQ        $0x01, nBlocks+32(FP)
+	JMP         group1
+
+done:
+	VZEROUPPER
+	RET
+
+// func Scorex6(dst *float32, q *float32, k *uint16, blocks *int32, nBlocks int, nStored int, blockStride int, dim int)
+// Requires: AVX, AVX512DQ, AVX512F, MMX+
+TEXT ·Scorex6(SB), NOSPLIT, $0-64
+	MOVQ  dst+0(FP), AX
+	MOVQ  blocks+24(FP), CX
+	MOVQ  nStored+40(FP), DX
+	MOVQ  dim+56(FP), BX
+	SHLQ  $0x05, BX
+	TESTQ BX, BX
+	JE    done
+
+group1:
+	CMPQ    nBlocks+32(FP), $0x01
+	JL      done
+	MOVQ    q+8(FP), SI
+	MOVLQSX (CX), R8
+	IMULQ   blockStride+48(FP), R8
+	SHLQ    $0x01, R8
+	ADDQ    k+16(FP), R8
+	SUBQ    SI, R8
+	MOVQ    R8, R9
+	CMPQ    DX, $0x02
+	JL      dim1start
+	MOVLQSX 4(CX), DI
+	IMULQ   blockStride+48(FP), DI
+	SHLQ    $0x01, DI
+	ADDQ    k+16(FP), DI
+	SUBQ    SI, DI
+	MOVQ    DI, R9
+
+dim1start:
+	LEAQ   (SI)(BX*1), DI
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+
+dim1:
+	VCVTPH2PS   (R8)(SI*1), Z6
+	PREFETCHT0  (R9)(SI*1)
+	VMULPS.BCST (SI), Z6, Z7
+	VADDPS      Z7, Z0, Z0
+	VMULPS.BCST 4(SI), Z6, Z7
+	VADDPS      Z7, Z1, Z1
+	VMULPS.BCST 8(SI), Z6, Z7
+	VADDPS      Z7, Z2, Z2
+	VMULPS.BCST 12(SI), Z6, Z7
+	VADDPS      Z7, Z3, Z3
+	VMULPS.BCST 16(SI), Z6, Z7
+	VADDPS      Z7, Z4, Z4
+	VMULPS.BCST 20(SI), Z6, Z7
+	VADDPS      Z7, Z5, Z5
+	ADDQ        $0x20, SI
+	CMPQ        SI, DI
+	JNE         dim1
+	VMOVUPS     Z0, (AX)
+	VMOVUPS     Z1, 64(AX)
+	VMOVUPS     Z2, 128(AX)
+	VMOVUPS     Z3, 192(AX)
+	VMOVUPS     Z4, 256(AX)
+	VMOVUPS     Z5, 320(AX)
+	SUBQ        $0x01, DX
+	ADDQ        $0x04, CX
+	ADDQ        $+384, AX
+	SUBQ        $0x01, nBlocks+32(FP)
+	JMP         group1
+
+done:
+	VZEROUPPER
+	RET
+
+// func Scorex7(dst *float32, q *float32, k *uint16, blocks *int32, nBlocks int, nStored int, blockStride int, dim int)
+// Requires: AVX, AVX512DQ, AVX512F, MMX+
+TEXT ·Scorex7(SB), NOSPLIT, $0-64
+	MOVQ  dst+0(FP), AX
+	MOVQ  blocks+24(FP), CX
+	MOVQ  nStored+40(FP), DX
+	MOVQ  dim+56(FP), BX
+	SHLQ  $0x05, BX
+	TESTQ BX, BX
+	JE    done
+
+group1:
+	CMPQ    nBlocks+32(FP), $0x01
+	JL      done
+	MOVQ    q+8(FP), SI
+	MOVLQSX (CX), R8
+	IMULQ   blockStride+48(FP), R8
+	SHLQ    $0x01, R8
+	ADDQ    k+16(FP), R8
+	SUBQ    SI, R8
+	MOVQ    R8, R9
+	CMPQ    DX, $0x02
+	JL      dim1start
+	MOVLQSX 4(CX), DI
+	IMULQ   blockStride+48(FP), DI
+	SHLQ    $0x01, DI
+	ADDQ    k+16(FP), DI
+	SUBQ    SI, DI
+	MOVQ    DI, R9
+
+dim1start:
+	LEAQ   (SI)(BX*1), DI
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+
+dim1:
+	VCVTPH2PS   (R8)(SI*1), Z7
+	PREFETCHT0  (R9)(SI*1)
+	VMULPS.BCST (SI), Z7, Z8
+	VADDPS      Z8, Z0, Z0
+	VMULPS.BCST 4(SI), Z7, Z8
+	VADDPS      Z8, Z1, Z1
+	VMULPS.BCST 8(SI), Z7, Z8
+	VADDPS      Z8, Z2, Z2
+	VMULPS.BCST 12(SI), Z7, Z8
+	VADDPS      Z8, Z3, Z3
+	VMULPS.BCST 16(SI), Z7, Z8
+	VADDPS      Z8, Z4, Z4
+	VMULPS.BCST 20(SI), Z7, Z8
+	VADDPS      Z8, Z5, Z5
+	VMULPS.BCST 24(SI), Z7, Z8
+	VADDPS      Z8, Z6, Z6
+	ADDQ        $0x20, SI
+	CMPQ        SI, DI
+	JNE         dim1
+	VMOVUPS     Z0, (AX)
+	VMOVUPS     Z1, 64(AX)
+	VMOVUPS     Z2, 128(AX)
+	VMOVUPS     Z3, 192(AX)
+	VMOVUPS     Z4, 256(AX)
+	VMOVUPS     Z5, 320(AX)
+	VMOVUPS     Z6, 384(AX)
+	SUBQ        $0x01, DX
+	ADDQ        $0x04, CX
+	ADDQ        $+448, AX
+	SUBQ        $0x01, nBlocks+32(FP)
+	JMP         group1
+
+done:
+	VZEROUPPER
+	RET
+
+// func Scorex8(dst *float32, q *float32, k *uint16, blocks *int32, nBlocks int, nStored int, blockStride int, dim int)
+// Requires: AVX, AVX512DQ, AVX512F, MMX+
+TEXT ·Scorex8(SB), NOSPLIT, $0-64
+	MOVQ  dst+0(FP), AX
+	MOVQ  blocks+24(FP), CX
+	MOVQ  nStored+40(FP), DX
+	MOVQ  dim+56(FP), BX
+	SHLQ  $0x05, BX
+	TESTQ BX, BX
+	JE    done
+
+group1:
+	CMPQ    nBlocks+32(FP), $0x01
+	JL      done
+	MOVQ    q+8(FP), SI
+	MOVLQSX (CX), R8
+	IMULQ   blockStride+48(FP), R8
+	SHLQ    $0x01, R8
+	ADDQ    k+16(FP), R8
+	SUBQ    SI, R8
+	MOVQ    R8, R9
+	CMPQ    DX, $0x02
+	JL      dim1start
+	MOVLQSX 4(CX), DI
+	IMULQ   blockStride+48(FP), DI
+	SHLQ    $0x01, DI
+	ADDQ    k+16(FP), DI
+	SUBQ    SI, DI
+	MOVQ    DI, R9
+
+dim1start:
+	LEAQ   (SI)(BX*1), DI
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+
+dim1:
+	VCVTPH2PS   (R8)(SI*1), Z8
+	PREFETCHT0  (R9)(SI*1)
+	VMULPS.BCST (SI), Z8, Z9
+	VADDPS      Z9, Z0, Z0
+	VMULPS.BCST 4(SI), Z8, Z9
+	VADDPS      Z9, Z1, Z1
+	VMULPS.BCST 8(SI), Z8, Z9
+	VADDPS      Z9, Z2, Z2
+	VMULPS.BCST 12(SI), Z8, Z9
+	VADDPS      Z9, Z3, Z3
+	VMULPS.BCST 16(SI), Z8, Z9
+	VADDPS      Z9, Z4, Z4
+	VMULPS.BCST 20(SI), Z8, Z9
+	VADDPS      Z9, Z5, Z5
+	VMULPS.BCST 24(SI), Z8, Z9
+	VADDPS      Z9, Z6, Z6
+	VMULPS.BCST 28(SI), Z8, Z9
+	VADDPS      Z9, Z7, Z7
+	ADDQ        $0x20, SI
+	CMPQ        SI, DI
+	JNE         dim1
+	VMOVUPS     Z0, (AX)
+	VMOVUPS     Z1, 64(AX)
+	VMOVUPS     Z2, 128(AX)
+	VMOVUPS     Z3, 192(AX)
+	VMOVUPS     Z4, 256(AX)
+	VMOVUPS     Z5, 320(AX)
+	VMOVUPS     Z6, 384(AX)
+	VMOVUPS     Z7, 448(AX)
+	SUBQ        $0x01, DX
+	ADDQ        $0x04, CX
+	ADDQ        $+512, AX
+	SUBQ        $0x01, nBlocks+32(FP)
+	JMP         group1
+
+done:
+	VZEROUPPER
+	RET
+
+// func AddRowsx1(dst *float32, dstStride int, e *float32, eStep int, lane int, v *uint16, ahead *uint16, vStride int, nRows int, n int)
+// Requires: AVX, AVX512F, CMOV, MMX+
+TEXT ·AddRowsx1(SB), NOSPLIT, $0-80
+	MOVQ dst+0(FP), AX
+	MOVQ dstStride+8(FP), CX
+	MOVQ vStride+56(FP), DX
+	MOVQ ahead+48(FP), BX
+	MOVQ e+16(FP), SI
+	MOVQ eStep+24(FP), DI
+	SHLQ $0x02, CX
+	SHLQ $0x02, DI
+	SUBQ $0x40, DI
+	SHLQ $0x01, DX
+	SUBQ v+40(FP), BX
+	CMPQ nRows+64(FP), $0x00
+	JE   done
+
+group4:
+	CMPQ    n+72(FP), $0x04
+	JL      group2
+	MOVQ    AX, CX
+	VMOVUPS (CX), Z0
+	VMOVUPS 64(CX), Z1
+	VMOVUPS 128(CX), Z2
+	VMOVUPS 192(CX), Z3
+	MOVQ    SI, R10
+	MOVQ    nRows+64(FP), R9
+	MOVQ    v+40(FP), CX
+	MOVQ    $0x00000010, R8
+	SUBQ    lane+32(FP), R8
+
+lanes4:
+	CMPQ    R8, R9
+	CMOVQGT R9, R8
+	SUBQ    R8, R9
+
+rows4:
+	VCVTPH2PS   (CX), Z4
+	VCVTPH2PS   32(CX), Z5
+	VCVTPH2PS   64(CX), Z6
+	VCVTPH2PS   96(CX), Z7
+	PREFETCHT0  (CX)(BX*1)
+	PREFETCHT0  64(CX)(BX*1)
+	VMULPS.BCST (R10), Z4, Z4
+	VADDPS      Z4, Z0, Z0
+	VMULPS.BCST (R10), Z5, Z4
+	VADDPS      Z4, Z1, Z1
+	VMULPS.BCST (R10), Z6, Z4
+	VADDPS      Z4, Z2, Z2
+	VMULPS.BCST (R10), Z7, Z4
+	VADDPS      Z4, Z3, Z3
+	ADDQ        $0x04, R10
+	ADDQ        DX, CX
+	DECQ        R8
+	JNE         rows4
+	ADDQ        DI, R10
+	MOVQ        $0x00000010, R8
+	TESTQ       R9, R9
+	JNE         lanes4
 	MOVQ        AX, CX
 	VMOVUPS     Z0, (CX)
 	VMOVUPS     Z1, 64(CX)
 	VMOVUPS     Z2, 128(CX)
 	VMOVUPS     Z3, 192(CX)
-	ADDQ        $0x10, SI
 	ADDQ        $+256, AX
-	SUBQ        $0x04, DI
-	JMP         blocks4
+	ADDQ        $+128, v+40(FP)
+	SUBQ        $0x04, n+72(FP)
+	JMP         group4
 
-blocks2:
-	CMPQ    DI, $0x02
-	JL      blocks1
-	MOVLQSX (SI), R10
-	IMULQ   R8, R10
-	ADDQ    BX, R10
-	MOVLQSX 4(SI), R11
-	IMULQ   R8, R11
-	ADDQ    BX, R11
-	VXORPS  Z0, Z0, Z0
-	VXORPS  Z1, Z1, Z1
-	XORQ    CX, CX
+group2:
+	CMPQ    n+72(FP), $0x02
+	JL      group1
+	MOVQ    AX, CX
+	VMOVUPS (CX), Z0
+	VMOVUPS 64(CX), Z1
+	MOVQ    SI, R10
+	MOVQ    nRows+64(FP), R9
+	MOVQ    v+40(FP), CX
+	MOVQ    $0x00000010, R8
+	SUBQ    lane+32(FP), R8
 
-dim2:
-	VCVTPH2PS   (R10)(CX*1), Z4
-	VCVTPH2PS   (R11)(CX*1), Z5
-	VMULPS.BCST (DX)(CX*2), Z4, Z4
+lanes2:
+	CMPQ    R8, R9
+	CMOVQGT R9, R8
+	SUBQ    R8, R9
+
+rows2:
+	VCVTPH2PS   (CX), Z4
+	VCVTPH2PS   32(CX), Z5
+	PREFETCHT0  (CX)(BX*1)
+	VMULPS.BCST (R10), Z4, Z4
 	VADDPS      Z4, Z0, Z0
-	VMULPS.BCST (DX)(CX*2), Z5, Z4
+	VMULPS.BCST (R10), Z5, Z4
 	VADDPS      Z4, Z1, Z1
-	ADDQ        $0x20, CX
-	CMPQ        CX, R9
-	JNE         dim2
+	ADDQ        $0x04, R10
+	ADDQ        DX, CX
+	DECQ        R8
+	JNE         rows2
+	ADDQ        DI, R10
+	MOVQ        $0x00000010, R8
+	TESTQ       R9, R9
+	JNE         lanes2
 	MOVQ        AX, CX
 	VMOVUPS     Z0, (CX)
 	VMOVUPS     Z1, 64(CX)
-	ADDQ        $0x08, SI
 	ADDQ        $+128, AX
-	SUBQ        $0x02, DI
-	JMP         blocks2
+	ADDQ        $+64, v+40(FP)
+	SUBQ        $0x02, n+72(FP)
+	JMP         group2
 
-blocks1:
-	CMPQ    DI, $0x01
+group1:
+	CMPQ    n+72(FP), $0x01
 	JL      done
-	MOVLQSX (SI), R10
-	IMULQ   R8, R10
-	ADDQ    BX, R10
-	VXORPS  Z0, Z0, Z0
-	XORQ    CX, CX
+	MOVQ    AX, CX
+	VMOVUPS (CX), Z0
+	MOVQ    SI, R10
+	MOVQ    nRows+64(FP), R9
+	MOVQ    v+40(FP), CX
+	MOVQ    $0x00000010, R8
+	SUBQ    lane+32(FP), R8
 
-dim1:
-	VCVTPH2PS   (R10)(CX*1), Z4
-	VMULPS.BCST (DX)(CX*2), Z4, Z4
+lanes1:
+	CMPQ    R8, R9
+	CMOVQGT R9, R8
+	SUBQ    R8, R9
+
+rows1:
+	VCVTPH2PS   (CX), Z4
+	PREFETCHT0  (CX)(BX*1)
+	VMULPS.BCST (R10), Z4, Z4
 	VADDPS      Z4, Z0, Z0
-	ADDQ        $0x20, CX
-	CMPQ        CX, R9
-	JNE         dim1
+	ADDQ        $0x04, R10
+	ADDQ        DX, CX
+	DECQ        R8
+	JNE         rows1
+	ADDQ        DI, R10
+	MOVQ        $0x00000010, R8
+	TESTQ       R9, R9
+	JNE         lanes1
 	MOVQ        AX, CX
 	VMOVUPS     Z0, (CX)
-	ADDQ        $0x04, SI
 	ADDQ        $+64, AX
-	SUBQ        $0x01, DI
-	JMP         blocks1
+	ADDQ        $+32, v+40(FP)
+	SUBQ        $0x01, n+72(FP)
+	JMP         group1
 
 done:
 	VZEROUPPER
 	RET
 
-// func Scorex2(dst *float32, dstStride int, q *float32, k *uint16, blocks *int32, nBlocks int, blockStride int, dim int)
-// Requires: AVX, AVX512DQ, AVX512F
-TEXT ·Scorex2(SB), NOSPLIT, $0-64
-	MOVQ  dst+0(FP), AX
-	MOVQ  dstStride+8(FP), CX
-	MOVQ  q+16(FP), DX
-	MOVQ  k+24(FP), BX
-	MOVQ  blocks+32(FP), SI
-	MOVQ  nBlocks+40(FP), DI
-	MOVQ  blockStride+48(FP), R8
-	MOVQ  dim+56(FP), R9
-	SHLQ  $0x02, CX
-	SHLQ  $0x01, R8
-	SHLQ  $0x05, R9
-	TESTQ R9, R9
-	JE    done
+// func AddRowsx2(dst *float32, dstStride int, e *float32, eStep int, lane int, v *uint16, ahead *uint16, vStride int, nRows int, n int)
+// Requires: AVX, AVX512F, CMOV, MMX+
+TEXT ·AddRowsx2(SB), NOSPLIT, $0-80
+	MOVQ dst+0(FP), AX
+	MOVQ dstStride+8(FP), CX
+	MOVQ vStride+56(FP), DX
+	MOVQ ahead+48(FP), BX
+	MOVQ e+16(FP), SI
+	MOVQ eStep+24(FP), DI
+	SHLQ $0x02, CX
+	SHLQ $0x02, DI
+	SUBQ $0x40, DI
+	SHLQ $0x01, DX
+	SUBQ v+40(FP), BX
+	CMPQ nRows+64(FP), $0x00
+	JE   done
 
-blocks2:
-	CMPQ    DI, $0x02
-	JL      blocks1
-	MOVLQSX (SI), R11
-	IMULQ   R8, R11
-	ADDQ    BX, R11
-	MOVLQSX 4(SI), R12
-	IMULQ   R8, R12
-	ADDQ    BX, R12
-	VXORPS  Z0, Z0, Z0
-	VXORPS  Z1, Z1, Z1
-	VXORPS  Z2, Z2, Z2
-	VXORPS  Z3, Z3, Z3
-	XORQ    R10, R10
+group2:
+	CMPQ    n+72(FP), $0x02
+	JL      group1
+	MOVQ    AX, R8
+	VMOVUPS (R8), Z0
+	VMOVUPS 64(R8), Z1
+	ADDQ    CX, R8
+	VMOVUPS (R8), Z2
+	VMOVUPS 64(R8), Z3
+	MOVQ    SI, R11
+	MOVQ    nRows+64(FP), R10
+	MOVQ    v+40(FP), R8
+	MOVQ    $0x00000010, R9
+	SUBQ    lane+32(FP), R9
 
-dim2:
-	VCVTPH2PS   (R11)(R10*1), Z4
-	VCVTPH2PS   (R12)(R10*1), Z5
-	VMULPS.BCST (DX)(R10*2), Z4, Z6
+lanes2:
+	CMPQ    R9, R10
+	CMOVQGT R10, R9
+	SUBQ    R9, R10
+
+rows2:
+	VCVTPH2PS   (R8), Z4
+	VCVTPH2PS   32(R8), Z5
+	PREFETCHT0  (R8)(BX*1)
+	VMULPS.BCST (R11), Z4, Z6
 	VADDPS      Z6, Z0, Z0
-	VMULPS.BCST (DX)(R10*2), Z5, Z6
+	VMULPS.BCST (R11), Z5, Z6
 	VADDPS      Z6, Z1, Z1
-	VMULPS.BCST 4(DX)(R10*2), Z4, Z6
+	VMULPS.BCST 64(R11), Z4, Z6
 	VADDPS      Z6, Z2, Z2
-	VMULPS.BCST 4(DX)(R10*2), Z5, Z6
+	VMULPS.BCST 64(R11), Z5, Z6
 	VADDPS      Z6, Z3, Z3
-	ADDQ        $0x20, R10
-	CMPQ        R10, R9
-	JNE         dim2
-	MOVQ        AX, R10
-	VMOVUPS     Z0, (R10)
-	VMOVUPS     Z1, 64(R10)
-	ADDQ        CX, R10
-	VMOVUPS     Z2, (R10)
-	VMOVUPS     Z3, 64(R10)
-	ADDQ        $0x08, SI
+	ADDQ        $0x04, R11
+	ADDQ        DX, R8
+	DECQ        R9
+	JNE         rows2
+	ADDQ        DI, R11
+	MOVQ        $0x00000010, R9
+	TESTQ       R10, R10
+	JNE         lanes2
+	MOVQ        AX, R8
+	VMOVUPS     Z0, (R8)
+	VMOVUPS     Z1, 64(R8)
+	ADDQ        CX, R8
+	VMOVUPS     Z2, (R8)
+	VMOVUPS     Z3, 64(R8)
 	ADDQ        $+128, AX
-	SUBQ        $0x02, DI
-	JMP         blocks2
+	ADDQ        $+64, v+40(FP)
+	SUBQ        $0x02, n+72(FP)
+	JMP         group2
 
-blocks1:
-	CMPQ    DI, $0x01
+group1:
+	CMPQ    n+72(FP), $0x01
 	JL      done
-	MOVLQSX (SI), R11
-	IMULQ   R8, R11
-	ADDQ    BX, R11
-	VXORPS  Z0, Z0, Z0
-	VXORPS  Z1, Z1, Z1
-	XORQ    R10, R10
+	MOVQ    AX, R8
+	VMOVUPS (R8), Z0
+	ADDQ    CX, R8
+	VMOVUPS (R8), Z1
+	MOVQ    SI, R11
+	MOVQ    nRows+64(FP), R10
+	MOVQ    v+40(FP), R8
+	MOVQ    $0x00000010, R9
+	SUBQ    lane+32(FP), R9
 
-dim1:
-	VCVTPH2PS   (R11)(R10*1), Z4
-	VMULPS.BCST (DX)(R10*2), Z4, Z6
+lanes1:
+	CMPQ    R9, R10
+	CMOVQGT R10, R9
+	SUBQ    R9, R10
+
+rows1:
+	VCVTPH2PS   (R8), Z4
+	PREFETCHT0  (R8)(BX*1)
+	VMULPS.BCST (R11), Z4, Z6
 	VADDPS      Z6, Z0, Z0
-	VMULPS.BCST 4(DX)(R10*2), Z4, Z6
+	VMULPS.BCST 64(R11), Z4, Z6
 	VADDPS      Z6, Z1, Z1
-	ADDQ        $0x20, R10
-	CMPQ        R10, R9
-	JNE         dim1
-	MOVQ        AX, R10
-	VMOVUPS     Z0, (R10)
-	ADDQ        CX, R10
-	VMOVUPS     Z1, (R10)
-	ADDQ        $0x04, SI
+	ADDQ        $0x04, R11
+	ADDQ        DX, R8
+	DECQ        R9
+	JNE         rows1
+	ADDQ        DI, R11
+	MOVQ        $0x00000010, R9
+	TESTQ       R10, R10
+	JNE         lanes1
+	MOVQ        AX, R8
+	VMOVUPS     Z0, (R8)
+	ADDQ        CX, R8
+	VMOVUPS     Z1, (R8)
 	ADDQ        $+64, AX
-	SUBQ        $0x01, DI
-	JMP         blocks1
+	ADDQ        $+32, v+40(FP)
+	SUBQ        $0x01, n+72(FP)
+	JMP         group1
 
 done:
 	VZEROUPPER
 	RET
 
-// func Scorex3(dst *float32, dstStride int, q *float32, k *uint16, blocks *int32, nBlocks int, blockStride int, dim int)
-// Requires: AVX, AVX512DQ, AVX512F
-TEXT ·Scorex3(SB), NOSPLIT, $0-64
-	MOVQ  dst+0(FP), AX
-	MOVQ  dstStride+8(FP), CX
-	MOVQ  q+16(FP), DX
-	MOVQ  k+24(FP), BX
-	MOVQ  blocks+32(FP), SI
-	MOVQ  nBlocks+40(FP), DI
-	MOVQ  blockStride+48(FP), R8
-	MOVQ  dim+56(FP), R9
-	SHLQ  $0x02, CX
-	SHLQ  $0x01, R8
-	SHLQ  $0x05, R9
-	TESTQ R9, R9
-	JE    done
+// func AddRowsx3(dst *float32, dstStride int, e *float32, eStep int, lane int, v *uint16, ahead *uint16, vStride int, nRows int, n int)
+// Requires: AVX, AVX512F, CMOV, MMX+
+TEXT ·AddRowsx3(SB), NOSPLIT, $0-80
+	MOVQ dst+0(FP), AX
+	MOVQ dstStride+8(FP), CX
+	MOVQ vStride+56(FP), DX
+	MOVQ ahead+48(FP), BX
+	MOVQ e+16(FP), SI
+	MOVQ eStep+24(FP), DI
+	SHLQ $0x02, CX
+	SHLQ $0x02, DI
+	SUBQ $0x40, DI
+	SHLQ $0x01, DX
+	SUBQ v+40(FP), BX
+	CMPQ nRows+64(FP), $0x00
+	JE   done
 
-blocks2:
-	CMPQ    DI, $0x02
-	JL      blocks1
-	MOVLQSX (SI), R11
-	IMULQ   R8, R11
-	ADDQ    BX, R11
-	MOVLQSX 4(SI), R12
-	IMULQ   R8, R12
-	ADDQ    BX, R12
-	VXORPS  Z0, Z0, Z0
-	VXORPS  Z1, Z1, Z1
-	VXORPS  Z2, Z2, Z2
-	VXORPS  Z3, Z3, Z3
-	VXORPS  Z4, Z4, Z4
-	VXORPS  Z5, Z5, Z5
-	XORQ    R10, R10
+group2:
+	CMPQ    n+72(FP), $0x02
+	JL      group1
+	MOVQ    AX, R8
+	VMOVUPS (R8), Z0
+	VMOVUPS 64(R8), Z1
+	ADDQ    CX, R8
+	VMOVUPS (R8), Z2
+	VMOVUPS 64(R8), Z3
+	ADDQ    CX, R8
+	VMOVUPS (R8), Z4
+	VMOVUPS 64(R8), Z5
+	MOVQ    SI, R11
+	MOVQ    nRows+64(FP), R10
+	MOVQ    v+40(FP), R8
+	MOVQ    $0x00000010, R9
+	SUBQ    lane+32(FP), R9
 
-dim2:
-	VCVTPH2PS   (R11)(R10*1), Z6
-	VCVTPH2PS   (R12)(R10*1), Z7
-	VMULPS.BCST (DX)(R10*2), Z6, Z8
+lanes2:
+	CMPQ    R9, R10
+	CMOVQGT R10, R9
+	SUBQ    R9, R10
+
+rows2:
+	VCVTPH2PS   (R8), Z6
+	VCVTPH2PS   32(R8), Z7
+	PREFETCHT0  (R8)(BX*1)
+	VMULPS.BCST (R11), Z6, Z8
 	VADDPS      Z8, Z0, Z0
-	VMULPS.BCST (DX)(R10*2), Z7, Z8
+	VMULPS.BCST (R11), Z7, Z8
 	VADDPS      Z8, Z1, Z1
-	VMULPS.BCST 4(DX)(R10*2), Z6, Z8
+	VMULPS.BCST 64(R11), Z6, Z8
 	VADDPS      Z8, Z2, Z2
-	VMULPS.BCST 4(DX)(R10*2), Z7, Z8
+	VMULPS.BCST 64(R11), Z7, Z8
 	VADDPS      Z8, Z3, Z3
-	VMULPS.BCST 8(DX)(R10*2), Z6, Z8
+	VMULPS.BCST 128(R11), Z6, Z8
 	VADDPS      Z8, Z4, Z4
-	VMULPS.BCST 8(DX)(R10*2), Z7, Z8
+	VMULPS.BCST 128(R11), Z7, Z8
 	VADDPS      Z8, Z5, Z5
-	ADDQ        $0x20, R10
-	CMPQ        R10, R9
-	JNE         dim2
-	MOVQ        AX, R10
-	VMOVUPS     Z0, (R10)
-	VMOVUPS     Z1, 64(R10)
-	ADDQ        CX, R10
-	VMOVUPS     Z2, (R10)
-	VMOVUPS     Z3, 64(R10)
-	ADDQ        CX, R10
-	VMOVUPS     Z4, (R10)
-	VMOVUPS     Z5, 64(R10)
-	ADDQ        $0x08, SI
+	ADDQ        $0x04, R11
+	ADDQ        DX, R8
+	DECQ        R9
+	JNE         rows2
+	ADDQ        DI, R11
+	MOVQ        $0x00000010, R9
+	TESTQ       R10, R10
+	JNE         lanes2
+	MOVQ        AX, R8
+	VMOVUPS     Z0, (R8)
+	VMOVUPS     Z1, 64(R8)
+	ADDQ        CX, R8
+	VMOVUPS     Z2, (R8)
+	VMOVUPS     Z3, 64(R8)
+	ADDQ        CX, R8
+	VMOVUPS     Z4, (R8)
+	VMOVUPS     Z5, 64(R8)
 	ADDQ        $+128, AX
-	SUBQ        $0x02, DI
-	JMP         blocks2
+	ADDQ        $+64, v+40(FP)
+	SUBQ        $0x02, n+72(FP)
+	JMP         group2
 
-blocks1:
-	CMPQ    DI, $0x01
+group1:
+	CMPQ    n+72(FP), $0x01
 	JL      done
-	MOVLQSX (SI), R11
-	IMULQ   R8, R11
-	ADDQ    BX, R11
-	VXORPS  Z0, Z0, Z0
-	VXORPS  Z1, Z1, Z1
-	VXORPS  Z2, Z2, Z2
-	XORQ    R10, R10
+	MOVQ    AX, R8
+	VMOVUPS (R8), Z0
+	ADDQ    CX, R8
+	VMOVUPS (R8), Z1
+	ADDQ    CX, R8
+	VMOVUPS (R8), Z2
+	MOVQ    SI, R11
+	MOVQ    nRows+64(FP), R10
+	MOVQ    v+40(FP), R8
+	MOVQ    $0x00000010, R9
+	SUBQ    lane+32(FP), R9
 
-dim1:
-	VCVTPH2PS   (R11)(R10*1), Z6
-	VMULPS.BCST (DX)(R10*2), Z6, Z8
+lanes1:
+	CMPQ    R9, R10
+	CMOVQGT R10, R9
+	SUBQ    R9, R10
+
+rows1:
+	VCVTPH2PS   (R8), Z6
+	PREFETCHT0  (R8)(BX*1)
+	VMULPS.BCST (R11), Z6, Z8
 	VADDPS      Z8, Z0, Z0
-	VMULPS.BCST 4(DX)(R10*2), Z6, Z8
+	VMULPS.BCST 64(R11), Z6, Z8
 	VADDPS      Z8, Z1, Z1
-	VMULPS.BCST 8(DX)(R10*2), Z6, Z8
+	VMULPS.BCST 128(R11), Z6, Z8
 	VADDPS      Z8, Z2, Z2
-	ADDQ        $0x20, R10
-	CMPQ        R10, R9
-	JNE         dim1
-	MOVQ        AX, R10
-	VMOVUPS     Z0, (R10)
-	ADDQ        CX, R10
-	VMOVUPS     Z1, (R10)
-	ADDQ        CX, R10
-	VMOVUPS     Z2, (R10)
-	ADDQ        $0x04, SI
+	ADDQ        $0x04, R11
+	ADDQ        DX, R8
+	DECQ        R9
+	JNE         rows1
+	ADDQ        DI, R11
+	MOVQ        $0x00000010, R9
+	TESTQ       R10, R10
+	JNE         lanes1
+	MOVQ        AX, R8
+	VMOVUPS     Z0, (R8)
+	ADDQ        CX, R8
+	VMOVUPS     Z1, (R8)
+	ADDQ        CX, R8
+	VMOVUPS     Z2, (R8)
 	ADDQ        $+64, AX
-	SUBQ        $0x01, DI
-	JMP         blocks1
+	ADDQ        $+32, v+40(FP)
+	SUBQ        $0x01, n+72(FP)
+	JMP         group1
 
 done:
 	VZEROUPPER
 	RET
 
-// func Scorex4(dst *float32, dstStride int, q *float32, k *uint16, blocks *int32, nBlocks int, blockStride int, dim int)
-// Requires: AVX, AVX512DQ, AVX512F
-TEXT ·Scorex4(SB), NOSPLIT, $0-64
-	MOVQ  dst+0(FP), AX
-	MOVQ  dstStride+8(FP), CX
-	MOVQ  q+16(FP), DX
-	MOVQ  k+24(FP), BX
-	MOVQ  blocks+32(FP), SI
-	MOVQ  nBlocks+40(FP), DI
-	MOVQ  blockStride+48(FP), R8
-	MOVQ  dim+56(FP), R9
-	SHLQ  $0x02, CX
-	SHLQ  $0x01, R8
-	SHLQ  $0x05, R9
-	TESTQ R9, R9
-	JE    done
+// func AddRowsx4(dst *float32, dstStride int, e *float32, eStep int, lane int, v *uint16, ahead *uint16, vStride int, nRows int, n int)
+// Requires: AVX, AVX512F, CMOV, MMX+
+TEXT ·AddRowsx4(SB), NOSPLIT, $0-80
+	MOVQ dst+0(FP), AX
+	MOVQ dstStride+8(FP), CX
+	MOVQ vStride+56(FP), DX
+	MOVQ ahead+48(FP), BX
+	MOVQ e+16(FP), SI
+	MOVQ eStep+24(FP), DI
+	SHLQ $0x02, CX
+	SHLQ $0x02, DI
+	SUBQ $0x40, DI
+	SHLQ $0x01, DX
+	SUBQ v+40(FP), BX
+	CMPQ nRows+64(FP), $0x00
+	JE   done
 
-blocks2:
-	CMPQ    DI, $0x02
-	JL      blocks1
-	MOVLQSX (SI), R11
-	IMULQ   R8, R11
-	ADDQ    BX, R11
-	MOVLQSX 4(SI), R12
-	IMULQ   R8, R12
-	ADDQ    BX, R12
-	VXORPS  Z0, Z0, Z0
-	VXORPS  Z1, Z1, Z1
-	VXORPS  Z2, Z2, Z2
-	VXORPS  Z3, Z3, Z3
-	VXORPS  Z4, Z4, Z4
-	VXORPS  Z5, Z5, Z5
-	VXORPS  Z6, Z6, Z6
-	VXORPS  Z7, Z7, Z7
-	XORQ    R10, R10
+group2:
+	CMPQ    n+72(FP), $0x02
+	JL      group1
+	MOVQ    AX, R8
+	VMOVUPS (R8), Z0
+	VMOVUPS 64(R8), Z1
+	ADDQ    CX, R8
+	VMOVUPS (R8), Z2
+	VMOVUPS 64(R8), Z3
+	ADDQ    CX, R8
+	VMOVUPS (R8), Z4
+	VMOVUPS 64(R8), Z5
+	ADDQ    CX, R8
+	VMOVUPS (R8), Z6
+	VMOVUPS 64(R8), Z7
+	MOVQ    SI, R11
+	MOVQ    nRows+64(FP), R10
+	MOVQ    v+40(FP), R8
+	MOVQ    $0x00000010, R9
+	SUBQ    lane+32(FP), R9
 
-dim2:
-	VCVTPH2PS   (R11)(R10*1), Z8
-	VCVTPH2PS   (R12)(R10*1), Z9
-	VMULPS.BCST (DX)(R10*2), Z8, Z10
+lanes2:
+	CMPQ    R9, R10
+	CMOVQGT R10, R9
+	SUBQ    R9, R10
+
+rows2:
+	VCVTPH2PS   (R8), Z8
+	VCVTPH2PS   32(R8), Z9
+	PREFETCHT0  (R8)(BX*1)
+	VMULPS.BCST (R11), Z8, Z10
 	VADDPS      Z10, Z0, Z0
-	VMULPS.BCST (DX)(R10*2), Z9, Z10
+	VMULPS.BCST (R11), Z9, Z10
 	VADDPS      Z10, Z1, Z1
-	VMULPS.BCST 4(DX)(R10*2), Z8, Z10
+	VMULPS.BCST 64(R11), Z8, Z10
 	VADDPS      Z10, Z2, Z2
-	VMULPS.BCST 4(DX)(R10*2), Z9, Z10
+	VMULPS.BCST 64(R11), Z9, Z10
 	VADDPS      Z10, Z3, Z3
-	VMULPS.BCST 8(DX)(R10*2), Z8, Z10
+	VMULPS.BCST 128(R11), Z8, Z10
 	VADDPS      Z10, Z4, Z4
-	VMULPS.BCST 8(DX)(R10*2), Z9, Z10
+	VMULPS.BCST 128(R11), Z9, Z10
 	VADDPS      Z10, Z5, Z5
-	VMULPS.BCST 12(DX)(R10*2), Z8, Z10
+	VMULPS.BCST 192(R11), Z8, Z10
 	VADDPS      Z10, Z6, Z6
-	VMULPS.BCST 12(DX)(R10*2), Z9, Z10
+	VMULPS.BCST 192(R11), Z9, Z10
 	VADDPS      Z10, Z7, Z7
-	ADDQ        $0x20, R10
-	CMPQ        R10, R9
-	JNE         dim2
-	MOVQ        AX, R10
-	VMOVUPS     Z0, (R10)
-	VMOVUPS     Z1, 64(R10)
-	ADDQ        CX, R10
-	VMOVUPS     Z2, (R10)
-	VMOVUPS     Z3, 64(R10)
-	ADDQ        CX, R10
-	VMOVUPS     Z4, (R10)
-	VMOVUPS     Z5, 64(R10)
-	ADDQ        CX, R10
-	VMOVUPS     Z6, (R10)
-	VMOVUPS     Z7, 64(R10)
-	ADDQ        $0x08, SI
+	ADDQ        $0x04, R11
+	ADDQ        DX, R8
+	DECQ        R9
+	JNE         rows2
+	ADDQ        DI, R11
+	MOVQ        $0x00000010, R9
+	TESTQ       R10, R10
+	JNE         lanes2
+	MOVQ        AX, R8
+	VMOVUPS     Z0, (R8)
+	VMOVUPS     Z1, 64(R8)
+	ADDQ        CX, R8
+	VMOVUPS     Z2, (R8)
+	VMOVUPS     Z3, 64(R8)
+	ADDQ        CX, R8
+	VMOVUPS     Z4, (R8)
+	VMOVUPS     Z5, 64(R8)
+	ADDQ        CX, R8
+	VMOVUPS     Z6, (R8)
+	VMOVUPS     Z7, 64(R8)
 	ADDQ        $+128, AX
-	SUBQ        $0x02, DI
-	JMP         blocks2
+	ADDQ        $+64, v+40(FP)
+	SUBQ        $0x02, n+72(FP)
+	JMP         group2
 
-blocks1:
-	CMPQ    DI, $0x01
+group1:
+	CMPQ    n+72(FP), $0x01
 	JL      done
-	MOVLQSX (SI), R11
-	IMULQ   R8, R11
-	ADDQ    BX, R11
-	VXORPS  Z0, Z0, Z0
-	VXORPS  Z1, Z1, Z1
-	VXORPS  Z2, Z2, Z2
-	VXORPS  Z3, Z3, Z3
-	XORQ    R10, R10
+	MOVQ    AX, R8
+	VMOVUPS (R8), Z0
+	ADDQ    CX, R8
+	VMOVUPS (R8), Z1
+	ADDQ    CX, R8
+	VMOVUPS (R8), Z2
+	ADDQ    CX, R8
+	VMOVUPS (R8), Z3
+	MOVQ    SI, R11
+	MOVQ    nRows+64(FP), R10
+	MOVQ    v+40(FP), R8
+	MOVQ    $0x00000010, R9
+	SUBQ    lane+32(FP), R9
 
-dim1:
-	VCVTPH2PS   (R11)(R10*1), Z8
-	VMULPS.BCST (DX)(R10*2), Z8, Z10
+lanes1:
+	CMPQ    R9, R10
+	CMOVQGT R10, R9
+	SUBQ    R9, R10
+
+rows1:
+	VCVTPH2PS   (R8), Z8
+	PREFETCHT0  (R8)(BX*1)
+	VMULPS.BCST (R11), Z8, Z10
 	VADDPS      Z10, Z0, Z0
-	VMULPS.BCST 4(DX)(R10*2), Z8, Z10
+	VMULPS.BCST 64(R11), Z8, Z10
 	VADDPS      Z10, Z1, Z1
-	VMULPS.BCST 8(DX)(R10*2), Z8, Z10
+	VMULPS.BCST 128(R11), Z8, Z10
 	VADDPS      Z10, Z2, Z2
-	VMULPS.BCST 12(DX)(R10*2), Z8, Z10
+	VMULPS.BCST 192(R11), Z8, Z10
 	VADDPS      Z10, Z3, Z3
-	ADDQ        $0x20, R10
-	CMPQ        R10, R9
-	JNE         dim1
-	MOVQ        AX, R10
-	VMOVUPS     Z0, (R10)
-	ADDQ        CX, R10
-	VMOVUPS     Z1, (R10)
-	ADDQ        CX, R10
-	VMOVUPS     Z2, (R10)
-	ADDQ        CX, R10
-	VMOVUPS     Z3, (R10)
-	ADDQ        $0x04, SI
+	ADDQ        $0x04, R11
+	ADDQ        DX, R8
+	DECQ        R9
+	JNE         rows1
+	ADDQ        DI, R11
+	MOVQ        $0x00000010, R9
+	TESTQ       R10, R10
+	JNE         lanes1
+	MOVQ        AX, R8
+	VMOVUPS     Z0, (R8)
+	ADDQ        CX, R8
+	VMOVUPS     Z1, (R8)
+	ADDQ        CX, R8
+	VMOVUPS     Z2, (R8)
+	ADDQ        CX, R8
+	VMOVUPS     Z3, (R8)
 	ADDQ        $+64, AX
-	SUBQ        $0x01, DI
-	JMP         blocks1
+	ADDQ        $+32, v+40(FP)
+	SUBQ        $0x01, n+72(FP)
+	JMP         group1
 
 done:
 	VZEROUPPER
 	RET
 
-// func Scorex5(dst *float32, dstStride int, q *float32, k *uint16, blocks *int32, nBlocks int, blockStride int, dim int)
-// Requires: AVX, AVX512DQ, AVX512F
-TEXT ·Scorex5(SB), NOSPLIT, $0-64
-	MOVQ  dst+0(FP), AX
-	MOVQ  dstStride+8(FP), CX
-	MOVQ  q+16(FP), DX
-	MOVQ  k+24(FP), BX
-	MOVQ  blocks+32(FP), SI
-	MOVQ  nBlocks+40(FP), DI
-	MOVQ  blockStride+48(FP), R8
-	MOVQ  dim+56(FP), R9
-	SHLQ  $0x02, CX
-	SHLQ  $0x01, R8
-	SHLQ  $0x05, R9
-	TESTQ R9, R9
-	JE    done
+// func AddRowsx5(dst *float32, dstStride int, e *float32, eStep int, lane int, v *uint16, ahead *uint16, vStride int, nRows int, n int)
+// Requires: AVX, AVX512F, CMOV, MMX+
+TEXT ·AddRowsx5(SB), NOSPLIT, $0-80
+	MOVQ dst+0(FP), AX
+	MOVQ dstStride+8(FP), CX
+	MOVQ vStride+56(FP), DX
+	MOVQ ahead+48(FP), BX
+	MOVQ e+16(FP), SI
+	MOVQ eStep+24(FP), DI
+	SHLQ $0x02, CX
+	SHLQ $0x02, DI
+	SUBQ $0x40, DI
+	SHLQ $0x01, DX
+	SUBQ v+40(FP), BX
+	CMPQ nRows+64(FP), $0x00
+	JE   done
 
-blocks1:
-	CMPQ    DI, $0x01
+group1:
+	CMPQ    n+72(FP), $0x01
 	JL      done
-	MOVLQSX (SI), R11
-	IMULQ   R8, R11
-	ADDQ    BX, R11
-	VXORPS  Z0, Z0, Z0
-	VXORPS  Z1, Z1, Z1
-	VXORPS  Z2, Z2, Z2
-	VXORPS  Z3, Z3, Z3
-	VXORPS  Z4, Z4, Z4
-	XORQ    R10, R10
+	MOVQ    AX, R8
+	VMOVUPS (R8), Z0
+	ADDQ    CX, R8
+	VMOVUPS (R8), Z1
+	ADDQ    CX, R8
+	VMOVUPS (R8), Z2
+	ADDQ    CX, R8
+	VMOVUPS (R8), Z3
+	ADDQ    CX, R8
+	VMOVUPS (R8), Z4
+	MOVQ    SI, R11
+	MOVQ    nRows+64(FP), R10
+	MOVQ    v+40(FP), R8
+	MOVQ    $0x00000010, R9
+	SUBQ    lane+32(FP), R9
 
-dim1:
-	VCVTPH2PS   (R11)(R10*1), Z5
-	VMULPS.BCST (DX)(R10*2), Z5, Z6
+lanes1:
+	CMPQ    R9, R10
+	CMOVQGT R10, R9
+	SUBQ    R9, R10
+
+rows1:
+	VCVTPH2PS   (R8), Z5
+	PREFETCHT0  (R8)(BX*1)
+	VMULPS.BCST (R11), Z5, Z6
 	VADDPS      Z6, Z0, Z0
-	VMULPS.BCST 4(DX)(R10*2), Z5, Z6
+	VMULPS.BCST 64(R11), Z5, Z6
 	VADDPS      Z6, Z1, Z1
-	VMULPS.BCST 8(DX)(R10*2), Z5, Z6
+	VMULPS.BCST 128(R11), Z5, Z6
 	VADDPS      Z6, Z2, Z2
-	VMULPS.BCST 12(DX)(R10*2), Z5, Z6
+	VMULPS.BCST 192(R11), Z5, Z6
 	VADDPS      Z6, Z3, Z3
-	VMULPS.BCST 16(DX)(R10*2), Z5, Z6
+	VMULPS.BCST 256(R11), Z5, Z6
 	VADDPS      Z6, Z4, Z4
-	ADDQ        $0x20, R10
-	CMPQ        R10, R9
-	JNE         dim1
-	MOVQ        AX, R10
-	VMOVUPS     Z0, (R10)
-	ADDQ        CX, R10
-	VMOVUPS     Z1, (R10)
-	ADDQ        CX, R10
-	VMOVUPS     Z2, (R10)
-	ADDQ        CX, R10
-	VMOVUPS     Z3, (R10)
-	ADDQ        CX, R10
-	VMOVUPS     Z4, (R10)
-	ADDQ        $0x04, SI
+	ADDQ        $0x04, R11
+	ADDQ        DX, R8
+	DECQ        R9
+	JNE         rows1
+	ADDQ        DI, R11
+	MOVQ        $0x00000010, R9
+	TESTQ       R10, R10
+	JNE         lanes1
+	MOVQ        AX, R8
+	VMOVUPS     Z0, (R8)
+	ADDQ        CX, R8
+	VMOVUPS     Z1, (R8)
+	ADDQ        CX, R8
+	VMOVUPS     Z2, (R8)
+	ADDQ        CX, R8
+	VMOVUPS     Z3, (R8)
+	ADDQ        CX, R8
+	VMOVUPS     Z4, (R8)
 	ADDQ        $+64, AX
-	SUBQ        $0x01, DI
-	JMP         blocks1
+	ADDQ        $+32, v+40(FP)
+	SUBQ        $0x01, n+72(FP)
+	JMP         group1
 
 done:
 	VZEROUPPER
 	RET
 
-// func Scorex6(dst *float32, dstStride int, q *float32, k *uint16, blocks *int32, nBlocks int, blockStride int, dim int)
-// Requires: AVX, AVX512DQ, AVX512F
-TEXT ·Scorex6(SB), NOSPLIT, $0-64
-	MOVQ  dst+0(FP), AX
-	MOVQ  dstStride+8(FP), CX
-	MOVQ  q+16(FP), DX
-	MOVQ  k+24(FP), BX
-	MOVQ  blocks+32(FP), SI
-	MOVQ  nBlocks+40(FP), DI
-	MOVQ  blockStride+48(FP), R8
-	MOVQ  dim+56(FP), R9
-	SHLQ  $0x02, CX
-	SHLQ  $0x01, R8
-	SHLQ  $0x05, R9
-	TESTQ R9, R9
-	JE    done
+// func AddRowsx6(dst *float32, dstStride int, e *float32, eStep int, lane int, v *uint16, ahead *uint16, vStride int, nRows int, n int)
+// Requires: AVX, AVX512F, CMOV, MMX+
+TEXT ·AddRowsx6(SB), NOSPLIT, $0-80
+	MOVQ dst+0(FP), AX
+	MOVQ dstStride+8(FP), CX
+	MOVQ vStride+56(FP), DX
+	MOVQ ahead+48(FP), BX
+	MOVQ e+16(FP), SI
+	MOVQ eStep+24(FP), DI
+	SHLQ $0x02, CX
+	SHLQ $0x02, DI
+	SUBQ $0x40, DI
+	SHLQ $0x01, DX
+	SUBQ v+40(FP), BX
+	CMPQ nRows+64(FP), $0x00
+	JE   done
 
-blocks1:
-	CMPQ    DI, $0x01
+group1:
+	CMPQ    n+72(FP), $0x01
 	JL      done
-	MOVLQSX (SI), R11
-	IMULQ   R8, R11
-	ADDQ    BX, R11
-	VXORPS  Z0, Z0, Z0
-	VXORPS  Z1, Z1, Z1
-	VXORPS  Z2, Z2, Z2
-	VXORPS  Z3, Z3, Z3
-	VXORPS  Z4, Z4, Z4
-	VXORPS  Z5, Z5, Z5
-	XORQ    R10, R10
-
-dim1:
-	VCVTPH2PS   (R11)(R10*1), Z6
-	VMULPS.BCST (DX)(R10*2), Z6, Z7
-	VADDPS      Z7, Z0, Z0
-	VMULPS.BCST 4(DX)(R10*2), Z6, Z7
-	VADDPS      Z7, Z1, Z1
-	VMULPS.BCST 8(DX)(R10*2), Z6, Z7
-	VADDPS      Z7, Z2, Z2
-	VMULPS.BCST 12(DX)(R10*2), Z6, Z7
-	VADDPS      Z7, Z3, Z3
-	VMULPS.BCST 16(DX)(R10*2), Z6, Z7
-	VADDPS      Z7, Z4, Z4
-	VMULPS.BCST 20(DX)(R10*2), Z6, Z7
-	VADDPS      Z7, Z5, Z5
-	ADDQ        $0x20, R10
-	CMPQ        R10, R9
-	JNE         dim1
-	MOVQ        AX, R10
-	VMOVUPS     Z0, (R10)
-	ADDQ        CX, R10
-	VMOVUPS     Z1, (R10)
-	ADDQ        CX, R10
-	VMOVUPS     Z2, (R10)
-	ADDQ        CX, R10
-	VMOVUPS     Z3, (R10)
-	ADDQ        CX, R10
-	VMOVUPS     Z4, (R10)
-	ADDQ        CX, R10
-	VMOVUPS     Z5, (R10)
-	ADDQ        $0x04, SI
-	ADDQ        $+64, AX
-	SUBQ        $0x01, DI
-	JMP         blocks1
-
-done:
-	VZEROUPPER
-	RET
-
-// func Scorex7(dst *float32, dstStride int, q *float32, k *uint16, blocks *int32, nBlocks int, blockStride int, dim int)
-// Requires: AVX, AVX512DQ, AVX512F
-TEXT ·Scorex7(SB), NOSPLIT, $0-64
-	MOVQ  dst+0(FP), AX
-	MOVQ  dstStride+8(FP), CX
-	MOVQ  q+16(FP), DX
-	MOVQ  k+24(FP), BX
-	MOVQ  blocks+32(FP), SI
-	MOVQ  nBlocks+40(FP), DI
-	MOVQ  blockStride+48(FP), R8
-	MOVQ  dim+56(FP), R9
-	SHLQ  $0x02, CX
-	SHLQ  $0x01, R8
-	SHLQ  $0x05, R9
-	TESTQ R9, R9
-	JE    done
-
-blocks1:
-	CMPQ    DI, $0x01
-	JL      done
-	MOVLQSX (SI), R11
-	IMULQ   R8, R11
-	ADDQ    BX, R11
-	VXORPS  Z0, Z0, Z0
-	VXORPS  Z1, Z1, Z1
-	VXORPS  Z2, Z2, Z2
-	VXORPS  Z3, Z3, Z3
-	VXORPS  Z4, Z4, Z4
-	VXORPS  Z5, Z5, Z5
-	VXORPS  Z6, Z6, Z6
-	XORQ    R10, R10
-
-dim1:
-	VCVTPH2PS   (R11)(R10*1), Z7
-	VMULPS.BCST (DX)(R10*2), Z7, Z8
-	VADDPS      Z8, Z0, Z0
-	VMULPS.BCST 4(DX)(R10*2), Z7, Z8
-	VADDPS      Z8, Z1, Z1
-	VMULPS.BCST 8(DX)(R10*2), Z7, Z8
-	VADDPS      Z8, Z2, Z2
-	VMULPS.BCST 12(DX)(R10*2), Z7, Z8
-	VADDPS      Z8, Z3, Z3
-	VMULPS.BCST 16(DX)(R10*2), Z7, Z8
-	VADDPS      Z8, Z4, Z4
-	VMULPS.BCST 20(DX)(R10*2), Z7, Z8
-	VADDPS      Z8, Z5, Z5
-	VMULPS.BCST 24(DX)(R10*2), Z7, Z8
-	VADDPS      Z8, Z6, Z6
-	ADDQ        $0x20, R10
-	CMPQ        R10, R9
-	JNE         dim1
-	MOVQ        AX, R10
-	VMOVUPS     Z0, (R10)
-	ADDQ        CX, R10
-	VMOVUPS     Z1, (R10)
-	ADDQ        CX, R10
-	VMOVUPS     Z2, (R10)
-	ADDQ        CX, R10
-	VMOVUPS     Z3, (R10)
-	ADDQ        CX, R10
-	VMOVUPS     Z4, (R10)
-	ADDQ        CX, R10
-	VMOVUPS     Z5, (R10)
-	ADDQ        CX, R10
-	VMOVUPS     Z6, (R10)
-	ADDQ        $0x04, SI
-	ADDQ        $+64, AX
-	SUBQ        $0x01, DI
-	JMP         blocks1
-
-done:
-	VZEROUPPER
-	RET
-
-// func Scorex8(dst *float32, dstStride int, q *float32, k *uint16, blocks *int32, nBlocks int, blockStride int, dim int)
-// Requires: AVX, AVX512DQ, AVX512F
-TEXT ·Scorex8(SB), NOSPLIT, $0-64
-	MOVQ  dst+0(FP), AX
-	MOVQ  dstStride+8(FP), CX
-	MOVQ  q+16(FP), DX
-	MOVQ  k+24(FP), BX
-	MOVQ  blocks+32(FP), SI
-	MOVQ  nBlocks+40(FP), DI
-	MOVQ  blockStride+48(FP), R8
-	MOVQ  dim+56(FP), R9
-	SHLQ  $0x02, CX
-	SHLQ  $0x01, R8
-	SHLQ  $0x05, R9
-	TESTQ R9, R9
-	JE    done
-
-blocks1:
-	CMPQ    DI, $0x01
-	JL      done
-	MOVLQSX (SI), R11
-	IMULQ   R8, R11
-	ADDQ    BX, R11
-	VXORPS  Z0, Z0, Z0
-	VXORPS  Z1, Z1, Z1
-	VXORPS  Z2, Z2, Z2
-	VXORPS  Z3, Z3, Z3
-	VXORPS  Z4, Z4, Z4
-	VXORPS  Z5, Z5, Z5
-	VXORPS  Z6, Z6, Z6
-	VXORPS  Z7, Z7, Z7
-	XORQ    R10, R10
-
-dim1:
-	VCVTPH2PS   (R11)(R10*1), Z8
-	VMULPS.BCST (DX)(R10*2), Z8, Z9
-	VADDPS      Z9, Z0, Z0
-	VMULPS.BCST 4(DX)(R10*2), Z8, Z9
-	VADDPS      Z9, Z1, Z1
-	VMULPS.BCST 8(DX)(R10*2), Z8, Z9
-	VADDPS      Z9, Z2, Z2
-	VMULPS.BCST 12(DX)(R10*2), Z8, Z9
-	VADDPS      Z9, Z3, Z3
-	VMULPS.BCST 16(DX)(R10*2), Z8, Z9
-	VADDPS      Z9, Z4, Z4
-	VMULPS.BCST 20(DX)(R10*2), Z8, Z9
-	VADDPS      Z9, Z5, Z5
-	VMULPS.BCST 24(DX)(R10*2), Z8, Z9
-	VADDPS      Z9, Z6, Z6
-	VMULPS.BCST 28(DX)(R10*2), Z8, Z9
-	VADDPS      Z9, Z7, Z7
-	ADDQ        $0x20, R10
-	CMPQ        R10, R9
-	JNE         dim1
-	MOVQ        AX, R10
-	VMOVUPS     Z0, (R10)
-	ADDQ        CX, R10
-	VMOVUPS     Z1, (R10)
-	ADDQ        CX, R10
-	VMOVUPS     Z2, (R10)
-	ADDQ        CX, R10
-	VMOVUPS     Z3, (R10)
-	ADDQ        CX, R10
-	VMOVUPS     Z4, (R10)
-	ADDQ        CX, R10
-	VMOVUPS     Z5, (R10)
-	ADDQ        CX, R10
-	VMOVUPS     Z6, (R10)
-	ADDQ        CX, R10
-	VMOVUPS     Z7, (R10)
-	ADDQ        $0x04, SI
-	ADDQ        $+64, AX
-	SUBQ        $0x01, DI
-	JMP         blocks1
-
-done:
-	VZEROUPPER
-	RET
-
-// func AddRowsx1(dst *float32, dstStride int, e *float32, eStride int, v *uint16, vStride int, nRows int, n int)
-// Requires: AVX, AVX512F
-TEXT ·AddRowsx1(SB), NOSPLIT, $0-64
-	MOVQ dst+0(FP), AX
-	MOVQ dstStride+8(FP), CX
-	MOVQ eStride+24(FP), DX
-	SHLQ $0x02, CX
-	SHLQ $0x02, DX
-	MOVQ vStride+40(FP), CX
-	SHLQ $0x01, CX
-	CMPQ n+56(FP), $0x00
-	JE   done
-	CMPQ nRows+48(FP), $0x00
-	JE   done
-
-columns:
-	MOVQ    AX, DX
-	VMOVUPS (DX), Z0
-	MOVQ    e+16(FP), SI
-	MOVQ    nRows+48(FP), BX
-	MOVQ    v+32(FP), DX
-
-rows:
-	VCVTPH2PS   (DX), Z1
-	VMULPS.BCST (SI), Z1, Z1
-	VADDPS      Z1, Z0, Z0
-	ADDQ        $0x04, SI
-	ADDQ        CX, DX
-	DECQ        BX
-	JNE         rows
-	MOVQ        AX, DX
-	VMOVUPS     Z0, (DX)
-	ADDQ        $0x40, AX
-	ADDQ        $0x20, v+32(FP)
-	DECQ        n+56(FP)
-	JNE         columns
-
-done:
-	VZEROUPPER
-	RET
-
-// func AddRowsx2(dst *float32, dstStride int, e *float32, eStride int, v *uint16, vStride int, nRows int, n int)
-// Requires: AVX, AVX512F
-TEXT ·AddRowsx2(SB), NOSPLIT, $0-64
-	MOVQ dst+0(FP), AX
-	MOVQ dstStride+8(FP), CX
-	MOVQ eStride+24(FP), DX
-	SHLQ $0x02, CX
-	SHLQ $0x02, DX
-	MOVQ vStride+40(FP), BX
-	SHLQ $0x01, BX
-	CMPQ n+56(FP), $0x00
-	JE   done
-	CMPQ nRows+48(FP), $0x00
-	JE   done
-
-columns:
-	MOVQ    AX, SI
-	VMOVUPS (SI), Z0
-	ADDQ    CX, SI
-	VMOVUPS (SI), Z1
-	MOVQ    e+16(FP), R8
-	MOVQ    nRows+48(FP), DI
-	MOVQ    v+32(FP), SI
-
-rows:
-	VCVTPH2PS   (SI), Z2
-	VMULPS.BCST (R8), Z2, Z3
-	VADDPS      Z3, Z0, Z0
-	VMULPS.BCST (R8)(DX*1), Z2, Z3
-	VADDPS      Z3, Z1, Z1
-	ADDQ        $0x04, R8
-	ADDQ        BX, SI
-	DECQ        DI
-	JNE         rows
-	MOVQ        AX, SI
-	VMOVUPS     Z0, (SI)
-	ADDQ        CX, SI
-	VMOVUPS     Z1, (SI)
-	ADDQ        $0x40, AX
-	ADDQ        $0x20, v+32(FP)
-	DECQ        n+56(FP)
-	JNE         columns
-
-done:
-	VZEROUPPER
-	RET
-
-// func AddRowsx3(dst *float32, dstStride int, e *float32, eStride int, v *uint16, vStride int, nRows int, n int)
-// Requires: AVX, AVX512F
-TEXT ·AddRowsx3(SB), NOSPLIT, $0-64
-	MOVQ dst+0(FP), AX
-	MOVQ dstStride+8(FP), CX
-	MOVQ eStride+24(FP), DX
-	SHLQ $0x02, CX
-	SHLQ $0x02, DX
-	MOVQ vStride+40(FP), BX
-	SHLQ $0x01, BX
-	CMPQ n+56(FP), $0x00
-	JE   done
-	CMPQ nRows+48(FP), $0x00
-	JE   done
-
-columns:
-	MOVQ    AX, SI
-	VMOVUPS (SI), Z0
-	ADDQ    CX, SI
-	VMOVUPS (SI), Z1
-	ADDQ    CX, SI
-	VMOVUPS (SI), Z2
-	MOVQ    e+16(FP), R8
-	MOVQ    nRows+48(FP), DI
-	MOVQ    v+32(FP), SI
-
-rows:
-	VCVTPH2PS   (SI), Z3
-	VMULPS.BCST (R8), Z3, Z4
-	VADDPS      Z4, Z0, Z0
-	VMULPS.BCST (R8)(DX*1), Z3, Z4
-	VADDPS      Z4, Z1, Z1
-	VMULPS.BCST (R8)(DX*2), Z3, Z4
-	VADDPS      Z4, Z2, Z2
-	ADDQ        $0x04, R8
-	ADDQ        BX, SI
-	DECQ        DI
-	JNE         rows
-	MOVQ        AX, SI
-	VMOVUPS     Z0, (SI)
-	ADDQ        CX, SI
-	VMOVUPS     Z1, (SI)
-	ADDQ        CX, SI
-	VMOVUPS     Z2, (SI)
-	ADDQ        $0x40, AX
-	ADDQ        $0x20, v+32(FP)
-	DECQ        n+56(FP)
-	JNE         columns
-
-done:
-	VZEROUPPER
-	RET
-
-// func AddRowsx4(dst *float32, dstStride int, e *float32, eStride int, v *uint16, vStride int, nRows int, n int)
-// Requires: AVX, AVX512F
-TEXT ·AddRowsx4(SB), NOSPLIT, $0-64
-	MOVQ dst+0(FP), AX
-	MOVQ dstStride+8(FP), CX
-	MOVQ eStride+24(FP), DX
-	SHLQ $0x02, CX
-	SHLQ $0x02, DX
-	MOVQ vStride+40(FP), BX
-	SHLQ $0x01, BX
-	LEAQ (DX)(DX*2), SI
-	CMPQ n+56(FP), $0x00
-	JE   done
-	CMPQ nRows+48(FP), $0x00
-	JE   done
-
-columns:
-	MOVQ    AX, DI
-	VMOVUPS (DI), Z0
-	ADDQ    CX, DI
-	VMOVUPS (DI), Z1
-	ADDQ    CX, DI
-	VMOVUPS (DI), Z2
-	ADDQ    CX, DI
-	VMOVUPS (DI), Z3
-	MOVQ    e+16(FP), R9
-	MOVQ    nRows+48(FP), R8
-	MOVQ    v+32(FP), DI
-
-rows:
-	VCVTPH2PS   (DI), Z4
-	VMULPS.BCST (R9), Z4, Z5
-	VADDPS      Z5, Z0, Z0
-	VMULPS.BCST (R9)(DX*1), Z4, Z5
-	VADDPS      Z5, Z1, Z1
-	VMULPS.BCST (R9)(DX*2), Z4, Z5
-	VADDPS      Z5, Z2, Z2
-	VMULPS.BCST (R9)(SI*1), Z4, Z5
-	VADDPS      Z5, Z3, Z3
-	ADDQ        $0x04, R9
-	ADDQ        BX, DI
-	DECQ        R8
-	JNE         rows
-	MOVQ        AX, DI
-	VMOVUPS     Z0, (DI)
-	ADDQ        CX, DI
-	VMOVUPS     Z1, (DI)
-	ADDQ        CX, DI
-	VMOVUPS     Z2, (DI)
-	ADDQ        CX, DI
-	VMOVUPS     Z3, (DI)
-	ADDQ        $0x40, AX
-	ADDQ        $0x20, v+32(FP)
-	DECQ        n+56(FP)
-	JNE         columns
-
-done:
-	VZEROUPPER
-	RET
-
-// func AddRowsx5(dst *float32, dstStride int, e *float32, eStride int, v *uint16, vStride int, nRows int, n int)
-// Requires: AVX, AVX512F
-TEXT ·AddRowsx5(SB), NOSPLIT, $0-64
-	MOVQ dst+0(FP), AX
-	MOVQ dstStride+8(FP), CX
-	MOVQ eStride+24(FP), DX
-	SHLQ $0x02, CX
-	SHLQ $0x02, DX
-	MOVQ vStride+40(FP), BX
-	SHLQ $0x01, BX
-	LEAQ (DX)(DX*2), SI
-	CMPQ n+56(FP), $0x00
-	JE   done
-	CMPQ nRows+48(FP), $0x00
-	JE   done
-
-columns:
-	MOVQ    AX, DI
-	VMOVUPS (DI), Z0
-	ADDQ    CX, DI
-	VMOVUPS (DI), Z1
-	ADDQ    CX, DI
-	VMOVUPS (DI), Z2
-	ADDQ    CX, DI
-	VMOVUPS (DI), Z3
-	ADDQ    CX, DI
-	VMOVUPS (DI), Z4
-	MOVQ    e+16(FP), R9
-	MOVQ    nRows+48(FP), R8
-	MOVQ    v+32(FP), DI
-
-rows:
-	VCVTPH2PS   (DI), Z5
-	VMULPS.BCST (R9), Z5, Z6
-	VADDPS      Z6, Z0, Z0
-	VMULPS.BCST (R9)(DX*1), Z5, Z6
-	VADDPS      Z6, Z1, Z1
-	VMULPS.BCST (R9)(DX*2), Z5, Z6
-	VADDPS      Z6, Z2, Z2
-	VMULPS.BCST (R9)(SI*1), Z5, Z6
-	VADDPS      Z6, Z3, Z3
-	VMULPS.BCST (R9)(DX*4), Z5, Z6
-	VADDPS      Z6, Z4, Z4
-	ADDQ        $0x04, R9
-	ADDQ        BX, DI
-	DECQ        R8
-	JNE         rows
-	MOVQ        AX, DI
-	VMOVUPS     Z0, (DI)
-	ADDQ        CX, DI
-	VMOVUPS     Z1, (DI)
-	ADDQ        CX, DI
-	VMOVUPS     Z2, (DI)
-	ADDQ        CX, DI
-	VMOVUPS     Z3, (DI)
-	ADDQ        CX, DI
-	VMOVUPS     Z4, (DI)
-	ADDQ        $0x40, AX
-	ADDQ        $0x20, v+32(FP)
-	DECQ        n+56(FP)
-	JNE         columns
-
-done:
-	VZEROUPPER
-	RET
-
-// func AddRowsx6(dst *float32, dstStride int, e *float32, eStride int, v *uint16, vStride int, nRows int, n int)
-// Requires: AVX, AVX512F
-TEXT ·AddRowsx6(SB), NOSPLIT, $0-64
-	MOVQ dst+0(FP), AX
-	MOVQ dstStride+8(FP), CX
-	MOVQ eStride+24(FP), DX
-	SHLQ $0x02, CX
-	SHLQ $0x02, DX
-	MOVQ vStride+40(FP), BX
-	SHLQ $0x01, BX
-	LEAQ (DX)(DX*2), SI
-	LEAQ (DX)(DX*4), DI
-	CMPQ n+56(FP), $0x00
-	JE   done
-	CMPQ nRows+48(FP), $0x00
-	JE   done
-
-columns:
 	MOVQ    AX, R8
 	VMOVUPS (R8), Z0
 	ADDQ    CX, R8
@@ -1016,28 +1569,40 @@ columns:
 	VMOVUPS (R8), Z4
 	ADDQ    CX, R8
 	VMOVUPS (R8), Z5
-	MOVQ    e+16(FP), R10
-	MOVQ    nRows+48(FP), R9
-	MOVQ    v+32(FP), R8
+	MOVQ    SI, R11
+	MOVQ    nRows+64(FP), R10
+	MOVQ    v+40(FP), R8
+	MOVQ    $0x00000010, R9
+	SUBQ    lane+32(FP), R9
 
-rows:
+lanes1:
+	CMPQ    R9, R10
+	CMOVQGT R10, R9
+	SUBQ    R9, R10
+
+rows1:
 	VCVTPH2PS   (R8), Z6
-	VMULPS.BCST (R10), Z6, Z7
+	PREFETCHT0  (R8)(BX*1)
+	VMULPS.BCST (R11), Z6, Z7
 	VADDPS      Z7, Z0, Z0
-	VMULPS.BCST (R10)(DX*1), Z6, Z7
+	VMULPS.BCST 64(R11), Z6, Z7
 	VADDPS      Z7, Z1, Z1
-	VMULPS.BCST (R10)(DX*2), Z6, Z7
+	VMULPS.BCST 128(R11), Z6, Z7
 	VADDPS      Z7, Z2, Z2
-	VMULPS.BCST (R10)(SI*1), Z6, Z7
+	VMULPS.BCST 192(R11), Z6, Z7
 	VADDPS      Z7, Z3, Z3
-	VMULPS.BCST (R10)(DX*4), Z6, Z7
+	VMULPS.BCST 256(R11), Z6, Z7
 	VADDPS      Z7, Z4, Z4
-	VMULPS.BCST (R10)(DI*1), Z6, Z7
+	VMULPS.BCST 320(R11), Z6, Z7
 	VADDPS      Z7, Z5, Z5
-	ADDQ        $0x04, R10
-	ADDQ        BX, R8
+	ADDQ        $0x04, R11
+	ADDQ        DX, R8
 	DECQ        R9
-	JNE         rows
+	JNE         rows1
+	ADDQ        DI, R11
+	MOVQ        $0x00000010, R9
+	TESTQ       R10, R10
+	JNE         lanes1
 	MOVQ        AX, R8
 	VMOVUPS     Z0, (R8)
 	ADDQ        CX, R8
@@ -1050,33 +1615,35 @@ rows:
 	VMOVUPS     Z4, (R8)
 	ADDQ        CX, R8
 	VMOVUPS     Z5, (R8)
-	ADDQ        $0x40, AX
-	ADDQ        $0x20, v+32(FP)
-	DECQ        n+56(FP)
-	JNE         columns
+	ADDQ        $+64, AX
+	ADDQ        $+32, v+40(FP)
+	SUBQ        $0x01, n+72(FP)
+	JMP         group1
 
 done:
 	VZEROUPPER
 	RET
 
-// func AddRowsx7(dst *float32, dstStride int, e *float32, eStride int, v *uint16, vStride int, nRows int, n int)
-// Requires: AVX, AVX512F
-TEXT ·AddRowsx7(SB), NOSPLIT, $0-64
+// func AddRowsx7(dst *float32, dstStride int, e *float32, eStep int, lane int, v *uint16, ahead *uint16, vStride int, nRows int, n int)
+// Requires: AVX, AVX512F, CMOV, MMX+
+TEXT ·AddRowsx7(SB), NOSPLIT, $0-80
 	MOVQ dst+0(FP), AX
 	MOVQ dstStride+8(FP), CX
-	MOVQ eStride+24(FP), DX
+	MOVQ vStride+56(FP), DX
+	MOVQ ahead+48(FP), BX
+	MOVQ e+16(FP), SI
+	MOVQ eStep+24(FP), DI
 	SHLQ $0x02, CX
-	SHLQ $0x02, DX
-	MOVQ vStride+40(FP), BX
-	SHLQ $0x01, BX
-	LEAQ (DX)(DX*2), SI
-	LEAQ (DX)(DX*4), DI
-	CMPQ n+56(FP), $0x00
-	JE   done
-	CMPQ nRows+48(FP), $0x00
+	SHLQ $0x02, DI
+	SUBQ $0x40, DI
+	SHLQ $0x01, DX
+	SUBQ v+40(FP), BX
+	CMPQ nRows+64(FP), $0x00
 	JE   done
 
-columns:
+group1:
+	CMPQ    n+72(FP), $0x01
+	JL      done
 	MOVQ    AX, R8
 	VMOVUPS (R8), Z0
 	ADDQ    CX, R8
@@ -1091,30 +1658,42 @@ columns:
 	VMOVUPS (R8), Z5
 	ADDQ    CX, R8
 	VMOVUPS (R8), Z6
-	MOVQ    e+16(FP), R10
-	MOVQ    nRows+48(FP), R9
-	MOVQ    v+32(FP), R8
+	MOVQ    SI, R11
+	MOVQ    nRows+64(FP), R10
+	MOVQ    v+40(FP), R8
+	MOVQ    $0x00000010, R9
+	SUBQ    lane+32(FP), R9
 
-rows:
+lanes1:
+	CMPQ    R9, R10
+	CMOVQGT R10, R9
+	SUBQ    R9, R10
+
+rows1:
 	VCVTPH2PS   (R8), Z7
-	VMULPS.BCST (R10), Z7, Z8
+	PREFETCHT0  (R8)(BX*1)
+	VMULPS.BCST (R11), Z7, Z8
 	VADDPS      Z8, Z0, Z0
-	VMULPS.BCST (R10)(DX*1), Z7, Z8
+	VMULPS.BCST 64(R11), Z7, Z8
 	VADDPS      Z8, Z1, Z1
-	VMULPS.BCST (R10)(DX*2), Z7, Z8
+	VMULPS.BCST 128(R11), Z7, Z8
 	VADDPS      Z8, Z2, Z2
-	VMULPS.BCST (R10)(SI*1), Z7, Z8
+	VMULPS.BCST 192(R11), Z7, Z8
 	VADDPS      Z8, Z3, Z3
-	VMULPS.BCST (R10)(DX*4), Z7, Z8
+	VMULPS.BCST 256(R11), Z7, Z8
 	VADDPS      Z8, Z4, Z4
-	VMULPS.BCST (R10)(DI*1), Z7, Z8
+	VMULPS.BCST 320(R11), Z7, Z8
 	VADDPS      Z8, Z5, Z5
-	VMULPS.BCST (R10)(SI*2), Z7, Z8
+	VMULPS.BCST 384(R11), Z7, Z8
 	VADDPS      Z8, Z6, Z6
-	ADDQ        $0x04, R10
-	ADDQ        BX, R8
+	ADDQ        $0x04, R11
+	ADDQ        DX, R8
 	DECQ        R9
-	JNE         rows
+	JNE         rows1
+	ADDQ        DI, R11
+	MOVQ        $0x00000010, R9
+	TESTQ       R10, R10
+	JNE         lanes1
 	MOVQ        AX, R8
 	VMOVUPS     Z0, (R8)
 	ADDQ        CX, R8
@@ -1129,1103 +1708,1469 @@ rows:
 	VMOVUPS     Z5, (R8)
 	ADDQ        CX, R8
 	VMOVUPS     Z6, (R8)
-	ADDQ        $0x40, AX
-	ADDQ        $0x20, v+32(FP)
-	DECQ        n+56(FP)
-	JNE         columns
+	ADDQ        $+64, AX
+	ADDQ        $+32, v+40(FP)
+	SUBQ        $0x01, n+72(FP)
+	JMP         group1
 
 done:
 	VZEROUPPER
 	RET
 
-// func AddRowsx8(dst *float32, dstStride int, e *float32, eStride int, v *uint16, vStride int, nRows int, n int)
-// Requires: AVX, AVX512F
-TEXT ·AddRowsx8(SB), NOSPLIT, $0-64
+// func AddRowsx8(dst *float32, dstStride int, e *float32, eStep int, lane int, v *uint16, ahead *uint16, vStride int, nRows int, n int)
+// Requires: AVX, AVX512F, CMOV, MMX+
+TEXT ·AddRowsx8(SB), NOSPLIT, $0-80
 	MOVQ dst+0(FP), AX
 	MOVQ dstStride+8(FP), CX
-	MOVQ eStride+24(FP), DX
+	MOVQ vStride+56(FP), DX
+	MOVQ ahead+48(FP), BX
+	MOVQ e+16(FP), SI
+	MOVQ eStep+24(FP), DI
 	SHLQ $0x02, CX
-	SHLQ $0x02, DX
-	MOVQ vStride+40(FP), BX
-	SHLQ $0x01, BX
-	LEAQ (DX)(DX*2), SI
-	LEAQ (DX)(DX*4), DI
-	LEAQ (SI)(DX*4), R8
-	CMPQ n+56(FP), $0x00
-	JE   done
-	CMPQ nRows+48(FP), $0x00
+	SHLQ $0x02, DI
+	SUBQ $0x40, DI
+	SHLQ $0x01, DX
+	SUBQ v+40(FP), BX
+	CMPQ nRows+64(FP), $0x00
 	JE   done
 
-columns:
-	MOVQ    AX, R9
-	VMOVUPS (R9), Z0
-	ADDQ    CX, R9
-	VMOVUPS (R9), Z1
-	ADDQ    CX, R9
-	VMOVUPS (R9), Z2
-	ADDQ    CX, R9
-	VMOVUPS (R9), Z3
-	ADDQ    CX, R9
-	VMOVUPS (R9), Z4
-	ADDQ    CX, R9
-	VMOVUPS (R9), Z5
-	ADDQ    CX, R9
-	VMOVUPS (R9), Z6
-	ADDQ    CX, R9
-	VMOVUPS (R9), Z7
-	MOVQ    e+16(FP), R11
-	MOVQ    nRows+48(FP), R10
-	MOVQ    v+32(FP), R9
+group1:
+	CMPQ    n+72(FP), $0x01
+	JL      done
+	MOVQ    AX, R8
+	VMOVUPS (R8), Z0
+	ADDQ    CX, R8
+	VMOVUPS (R8), Z1
+	ADDQ    CX, R8
+	VMOVUPS (R8), Z2
+	ADDQ    CX, R8
+	VMOVUPS (R8), Z3
+	ADDQ    CX, R8
+	VMOVUPS (R8), Z4
+	ADDQ    CX, R8
+	VMOVUPS (R8), Z5
+	ADDQ    CX, R8
+	VMOVUPS (R8), Z6
+	ADDQ    CX, R8
+	VMOVUPS (R8), Z7
+	MOVQ    SI, R11
+	MOVQ    nRows+64(FP), R10
+	MOVQ    v+40(FP), R8
+	MOVQ    $0x00000010, R9
+	SUBQ    lane+32(FP), R9
 
-rows:
-	VCVTPH2PS   (R9), Z8
+lanes1:
+	CMPQ    R9, R10
+	CMOVQGT R10, R9
+	SUBQ    R9, R10
+
+rows1:
+	VCVTPH2PS   (R8), Z8
+	PREFETCHT0  (R8)(BX*1)
 	VMULPS.BCST (R11), Z8, Z9
 	VADDPS      Z9, Z0, Z0
-	VMULPS.BCST (R11)(DX*1), Z8, Z9
+	VMULPS.BCST 64(R11), Z8, Z9
 	VADDPS      Z9, Z1, Z1
-	VMULPS.BCST (R11)(DX*2), Z8, Z9
+	VMULPS.BCST 128(R11), Z8, Z9
 	VADDPS      Z9, Z2, Z2
-	VMULPS.BCST (R11)(SI*1), Z8, Z9
+	VMULPS.BCST 192(R11), Z8, Z9
 	VADDPS      Z9, Z3, Z3
-	VMULPS.BCST (R11)(DX*4), Z8, Z9
+	VMULPS.BCST 256(R11), Z8, Z9
 	VADDPS      Z9, Z4, Z4
-	VMULPS.BCST (R11)(DI*1), Z8, Z9
+	VMULPS.BCST 320(R11), Z8, Z9
 	VADDPS      Z9, Z5, Z5
-	VMULPS.BCST (R11)(SI*2), Z8, Z9
+	VMULPS.BCST 384(R11), Z8, Z9
 	VADDPS      Z9, Z6, Z6
-	VMULPS.BCST (R11)(R8*1), Z8, Z9
+	VMULPS.BCST 448(R11), Z8, Z9
 	VADDPS      Z9, Z7, Z7
 	ADDQ        $0x04, R11
-	ADDQ        BX, R9
-	DECQ        R10
-	JNE         rows
-	MOVQ        AX, R9
-	VMOVUPS     Z0, (R9)
-	ADDQ        CX, R9
-	VMOVUPS     Z1, (R9)
-	ADDQ        CX, R9
-	VMOVUPS     Z2, (R9)
-	ADDQ        CX, R9
-	VMOVUPS     Z3, (R9)
-	ADDQ        CX, R9
-	VMOVUPS     Z4, (R9)
-	ADDQ        CX, R9
-	VMOVUPS     Z5, (R9)
-	ADDQ        CX, R9
-	VMOVUPS     Z6, (R9)
-	ADDQ        CX, R9
-	VMOVUPS     Z7, (R9)
-	ADDQ        $0x40, AX
-	ADDQ        $0x20, v+32(FP)
-	DECQ        n+56(FP)
-	JNE         columns
+	ADDQ        DX, R8
+	DECQ        R9
+	JNE         rows1
+	ADDQ        DI, R11
+	MOVQ        $0x00000010, R9
+	TESTQ       R10, R10
+	JNE         lanes1
+	MOVQ        AX, R8
+	VMOVUPS     Z0, (R8)
+	ADDQ        CX, R8
+	VMOVUPS     Z1, (R8)
+	ADDQ        CX, R8
+	VMOVUPS     Z2, (R8)
+	ADDQ        CX, R8
+	VMOVUPS     Z3, (R8)
+	ADDQ        CX, R8
+	VMOVUPS     Z4, (R8)
+	ADDQ        CX, R8
+	VMOVUPS     Z5, (R8)
+	ADDQ        CX, R8
+	VMOVUPS     Z6, (R8)
+	ADDQ        CX, R8
+	VMOVUPS     Z7, (R8)
+	ADDQ        $+64, AX
+	ADDQ        $+32, v+40(FP)
+	SUBQ        $0x01, n+72(FP)
+	JMP         group1
 
 done:
 	VZEROUPPER
 	RET
 
-// func ScoreF32x1(dst *float32, dstStride int, q *float32, k *float32, blocks *int32, nBlocks int, blockStride int, dim int)
+// func ScoreF32x1(dst *float32, q *float32, k *float32, blocks *int32, nBlocks int, nStored int, blockStride int, dim int)
 // Requires: AVX, AVX512DQ, AVX512F
 TEXT ·ScoreF32x1(SB), NOSPLIT, $0-64
 	MOVQ  dst+0(FP), AX
-	MOVQ  dstStride+8(FP), CX
-	MOVQ  q+16(FP), DX
-	MOVQ  k+24(FP), BX
-	MOVQ  blocks+32(FP), SI
-	MOVQ  nBlocks+40(FP), DI
-	MOVQ  blockStride+48(FP), R8
-	MOVQ  dim+56(FP), R9
-	SHLQ  $0x02, CX
-	SHLQ  $0x02, R8
-	SHLQ  $0x05, R9
-	TESTQ R9, R9
+	MOVQ  blocks+24(FP), CX
+	MOVQ  nStored+40(FP), DX
+	MOVQ  dim+56(FP), BX
+	SHLQ  $0x05, BX
+	TESTQ BX, BX
 	JE    done
 
-blocks4:
-	CMPQ    DI, $0x04
-	JL      blocks2
-	MOVLQSX (SI), R10
-	IMULQ   R8, R10
-	ADDQ    BX, R10
-	MOVLQSX 4(SI), R11
-	IMULQ   R8, R11
-	ADDQ    BX, R11
-	MOVLQSX 8(SI), R12
-	IMULQ   R8, R12
-	ADDQ    BX, R12
-	MOVLQSX 12(SI), R13
-	IMULQ   R8, R13
-	ADDQ    BX, R13
+group4:
+	CMPQ    nBlocks+32(FP), $0x04
+	JL      group2
+	MOVQ    q+8(FP), SI
+	MOVLQSX (CX), R8
+	IMULQ   blockStride+48(FP), R8
+	SHLQ    $0x02, R8
+	ADDQ    k+16(FP), R8
+	SUBQ    SI, R8
+	SUBQ    SI, R8
+	MOVLQSX 4(CX), R9
+	IMULQ   blockStride+48(FP), R9
+	SHLQ    $0x02, R9
+	ADDQ    k+16(FP), R9
+	SUBQ    SI, R9
+	SUBQ    SI, R9
+	MOVLQSX 8(CX), R10
+	IMULQ   blockStride+48(FP), R10
+	SHLQ    $0x02, R10
+	ADDQ    k+16(FP), R10
+	SUBQ    SI, R10
+	SUBQ    SI, R10
+	MOVLQSX 12(CX), R11
+	IMULQ   blockStride+48(FP), R11
+	SHLQ    $0x02, R11
+	ADDQ    k+16(FP), R11
+	SUBQ    SI, R11
+	SUBQ    SI, R11
+	LEAQ    (SI)(BX*1), DI
 	VXORPS  Z0, Z0, Z0
 	VXORPS  Z1, Z1, Z1
 	VXORPS  Z2, Z2, Z2
 	VXORPS  Z3, Z3, Z3
-	XORQ    CX, CX
 
 dim4:
-	VMOVUPS     (R10)(CX*2), Z4
-	VMOVUPS     (R11)(CX*2), Z5
-	VMOVUPS     (R12)(CX*2), Z6
-	VMOVUPS     (R13)(CX*2), Z7
-	VMULPS.BCST (DX)(CX*2), Z4, Z4
+	VMOVUPS     (R8)(SI*2), Z4
+	VMOVUPS     (R9)(SI*2), Z5
+	VMOVUPS     (R10)(SI*2), Z6
+	VMOVUPS     (R11)(SI*2), Z7
+	VMULPS.BCST (SI), Z4, Z4
 	VADDPS      Z4, Z0, Z0
-	VMULPS.BCST (DX)(CX*2), Z5, Z4
+	VMULPS.BCST (SI), Z5, Z4
 	VADDPS      Z4, Z1, Z1
-	VMULPS.BCST (DX)(CX*2), Z6, Z4
+	VMULPS.BCST (SI), Z6, Z4
 	VADDPS      Z4, Z2, Z2
-	VMULPS.BCST (DX)(CX*2), Z7, Z4
+	VMULPS.BCST (SI), Z7, Z4
 	VADDPS      Z4, Z3, Z3
-	ADDQ        $0x20, CX
-	CMPQ        CX, R9
+	ADDQ        $0x20, SI
+	CMPQ        SI, DI
 	JNE         dim4
+	VMOVUPS     Z0, (AX)
+	VMOVUPS     Z1, 64(AX)
+	VMOVUPS     Z2, 128(AX)
+	VMOVUPS     Z3, 192(AX)
+	SUBQ        $0x04, DX
+	ADDQ        $0x10, CX
+	ADDQ        $+256, AX
+	SUBQ        $0x04, nBlocks+32(FP)
+	JMP         group4
+
+group2:
+	CMPQ    nBlocks+32(FP), $0x02
+	JL      group1
+	MOVQ    q+8(FP), SI
+	MOVLQSX (CX), R8
+	IMULQ   blockStride+48(FP), R8
+	SHLQ    $0x02, R8
+	ADDQ    k+16(FP), R8
+	SUBQ    SI, R8
+	SUBQ    SI, R8
+	MOVLQSX 4(CX), R9
+	IMULQ   blockStride+48(FP), R9
+	SHLQ    $0x02, R9
+	ADDQ    k+16(FP), R9
+	SUBQ    SI, R9
+	SUBQ    SI, R9
+	LEAQ    (SI)(BX*1), DI
+	VXORPS  Z0, Z0, Z0
+	VXORPS  Z1, Z1, Z1
+
+dim2:
+	VMOVUPS     (R8)(SI*2), Z4
+	VMOVUPS     (R9)(SI*2), Z5
+	VMULPS.BCST (SI), Z4, Z4
+	VADDPS      Z4, Z0, Z0
+	VMULPS.BCST (SI), Z5, Z4
+	VADDPS      Z4, Z1, Z1
+	ADDQ        $0x20, SI
+	CMPQ        SI, DI
+	JNE         dim2
+	VMOVUPS     Z0, (AX)
+	VMOVUPS     Z1, 64(AX)
+	SUBQ        $0x02, DX
+	ADDQ        $0x08, CX
+	ADDQ        $+128, AX
+	SUBQ        $0x02, nBlocks+32(FP)
+	JMP         group2
+
+group1:
+	CMPQ    nBlocks+32(FP), $0x01
+	JL      done
+	MOVQ    q+8(FP), SI
+	MOVLQSX (CX), R8
+	IMULQ   blockStride+48(FP), R8
+	SHLQ    $0x02, R8
+	ADDQ    k+16(FP), R8
+	SUBQ    SI, R8
+	SUBQ    SI, R8
+	LEAQ    (SI)(BX*1), DI
+	VXORPS  Z0, Z0, Z0
+
+dim1:
+	VMOVUPS     (R8)(SI*2), Z4
+	VMULPS.BCST (SI), Z4, Z4
+	VADDPS      Z4, Z0, Z0
+	ADDQ        $0x20, SI
+	CMPQ        SI, DI
+	JNE         dim1
+	VMOVUPS     Z0, (AX)
+	SUBQ        $0x01, DX
+	ADDQ        $0x04, CX
+	ADDQ        $+64, AX
+	SUBQ        $0x01, nBlocks+32(FP)
+	JMP         group1
+
+done:
+	VZEROUPPER
+	RET
+
+// func ScoreF32x2(dst *float32, q *float32, k *float32, blocks *int32, nBlocks int, nStored int, blockStride int, dim int)
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·ScoreF32x2(SB), NOSPLIT, $0-64
+	MOVQ  dst+0(FP), AX
+	MOVQ  blocks+24(FP), CX
+	MOVQ  nStored+40(FP), DX
+	MOVQ  dim+56(FP), BX
+	SHLQ  $0x05, BX
+	TESTQ BX, BX
+	JE    done
+
+group2:
+	CMPQ    nBlocks+32(FP), $0x02
+	JL      group1
+	MOVQ    q+8(FP), SI
+	MOVLQSX (CX), R8
+	IMULQ   blockStride+48(FP), R8
+	SHLQ    $0x02, R8
+	ADDQ    k+16(FP), R8
+	SUBQ    SI, R8
+	SUBQ    SI, R8
+	MOVLQSX 4(CX), R9
+	IMULQ   blockStride+48(FP), R9
+	SHLQ    $0x02, R9
+	ADDQ    k+16(FP), R9
+	SUBQ    SI, R9
+	SUBQ    SI, R9
+	LEAQ    (SI)(BX*1), DI
+	VXORPS  Z0, Z0, Z0
+	VXORPS  Z1, Z1, Z1
+	VXORPS  Z2, Z2, Z2
+	VXORPS  Z3, Z3, Z3
+
+dim2:
+	VMOVUPS     (R8)(SI*2), Z4
+	VMOVUPS     (R9)(SI*2), Z5
+	VMULPS.BCST (SI), Z4, Z6
+	VADDPS      Z6, Z0, Z0
+	VMULPS.BCST (SI), Z5, Z6
+	VADDPS      Z6, Z1, Z1
+	VMULPS.BCST 4(SI), Z4, Z6
+	VADDPS      Z6, Z2, Z2
+	VMULPS.BCST 4(SI), Z5, Z6
+	VADDPS      Z6, Z3, Z3
+	ADDQ        $0x20, SI
+	CMPQ        SI, DI
+	JNE         dim2
+	VMOVUPS     Z0, (AX)
+	VMOVUPS     Z1, 128(AX)
+	VMOVUPS     Z2, 64(AX)
+	VMOVUPS     Z3, 192(AX)
+	SUBQ        $0x02, DX
+	ADDQ        $0x08, CX
+	ADDQ        $+256, AX
+	SUBQ        $0x02, nBlocks+32(FP)
+	JMP         group2
+
+group1:
+	CMPQ    nBlocks+32(FP), $0x01
+	JL      done
+	MOVQ    q+8(FP), SI
+	MOVLQSX (CX), R8
+	IMULQ   blockStride+48(FP), R8
+	SHLQ    $0x02, R8
+	ADDQ    k+16(FP), R8
+	SUBQ    SI, R8
+	SUBQ    SI, R8
+	LEAQ    (SI)(BX*1), DI
+	VXORPS  Z0, Z0, Z0
+	VXORPS  Z1, Z1, Z1
+
+dim1:
+	VMOVUPS     (R8)(SI*2), Z4
+	VMULPS.BCST (SI), Z4, Z6
+	VADDPS      Z6, Z0, Z0
+	VMULPS.BCST 4(SI), Z4, Z6
+	VADDPS      Z6, Z1, Z1
+	ADDQ        $0x20, SI
+	CMPQ        SI, DI
+	JNE         dim1
+	VMOVUPS     Z0, (AX)
+	VMOVUPS     Z1, 64(AX)
+	SUBQ        $0x01, DX
+	ADDQ        $0x04, CX
+	ADDQ        $+128, AX
+	SUBQ        $0x01, nBlocks+32(FP)
+	JMP         group1
+
+done:
+	VZEROUPPER
+	RET
+
+// func ScoreF32x3(dst *float32, q *float32, k *float32, blocks *int32, nBlocks int, nStored int, blockStride int, dim int)
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·ScoreF32x3(SB), NOSPLIT, $0-64
+	MOVQ  dst+0(FP), AX
+	MOVQ  blocks+24(FP), CX
+	MOVQ  nStored+40(FP), DX
+	MOVQ  dim+56(FP), BX
+	SHLQ  $0x05, BX
+	TESTQ BX, BX
+	JE    done
+
+group2:
+	CMPQ    nBlocks+32(FP), $0x02
+	JL      group1
+	MOVQ    q+8(FP), SI
+	MOVLQSX (CX), R8
+	IMULQ   blockStride+48(FP), R8
+	SHLQ    $0x02, R8
+	ADDQ    k+16(FP), R8
+	SUBQ    SI, R8
+	SUBQ    SI, R8
+	MOVLQSX 4(CX), R9
+	IMULQ   blockStride+48(FP), R9
+	SHLQ    $0x02, R9
+	ADDQ    k+16(FP), R9
+	SUBQ    SI, R9
+	SUBQ    SI, R9
+	LEAQ    (SI)(BX*1), DI
+	VXORPS  Z0, Z0, Z0
+	VXORPS  Z1, Z1, Z1
+	VXORPS  Z2, Z2, Z2
+	VXORPS  Z3, Z3, Z3
+	VXORPS  Z4, Z4, Z4
+	VXORPS  Z5, Z5, Z5
+
+dim2:
+	VMOVUPS     (R8)(SI*2), Z6
+	VMOVUPS     (R9)(SI*2), Z7
+	VMULPS.BCST (SI), Z6, Z8
+	VADDPS      Z8, Z0, Z0
+	VMULPS.BCST (SI), Z7, Z8
+	VADDPS      Z8, Z1, Z1
+	VMULPS.BCST 4(SI), Z6, Z8
+	VADDPS      Z8, Z2, Z2
+	VMULPS.BCST 4(SI), Z7, Z8
+	VADDPS      Z8, Z3, Z3
+	VMULPS.BCST 8(SI), Z6, Z8
+	VADDPS      Z8, Z4, Z4
+	VMULPS.BCST 8(SI), Z7, Z8
+	VADDPS      Z8, Z5, Z5
+	ADDQ        $0x20, SI
+	CMPQ        SI, DI
+	JNE         dim2
+	VMOVUPS     Z0, (AX)
+	VMOVUPS     Z1, 192(AX)
+	VMOVUPS     Z2, 64(AX)
+	VMOVUPS     Z3, 256(AX)
+	VMOVUPS     Z4, 128(AX)
+	VMOVUPS     Z5, 320(AX)
+	SUBQ        $0x02, DX
+	ADDQ        $0x08, CX
+	ADDQ        $+384, AX
+	SUBQ        $0x02, nBlocks+32(FP)
+	JMP         group2
+
+group1:
+	CMPQ    nBlocks+32(FP), $0x01
+	JL      done
+	MOVQ    q+8(FP), SI
+	MOVLQSX (CX), R8
+	IMULQ   blockStride+48(FP), R8
+	SHLQ    $0x02, R8
+	ADDQ    k+16(FP), R8
+	SUBQ    SI, R8
+	SUBQ    SI, R8
+	LEAQ    (SI)(BX*1), DI
+	VXORPS  Z0, Z0, Z0
+	VXORPS  Z1, Z1, Z1
+	VXORPS  Z2, Z2, Z2
+
+dim1:
+	VMOVUPS     (R8)(SI*2), Z6
+	VMULPS.BCST (SI), Z6, Z8
+	VADDPS      Z8, Z0, Z0
+	VMULPS.BCST 4(SI), Z6, Z8
+	VADDPS      Z8, Z1, Z1
+	VMULPS.BCST 8(SI), Z6, Z8
+	VADDPS      Z8, Z2, Z2
+	ADDQ        $0x20, SI
+	CMPQ        SI, DI
+	JNE         dim1
+	VMOVUPS     Z0, (AX)
+	VMOVUPS     Z1, 64(AX)
+	VMOVUPS     Z2, 128(AX)
+	SUBQ        $0x01, DX
+	ADDQ        $0x04, CX
+	ADDQ        $+192, AX
+	SUBQ        $0x01, nBlocks+32(FP)
+	JMP         group1
+
+done:
+	VZEROUPPER
+	RET
+
+// func ScoreF32x4(dst *float32, q *float32, k *float32, blocks *int32, nBlocks int, nStored int, blockStride int, dim int)
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·ScoreF32x4(SB), NOSPLIT, $0-64
+	MOVQ  dst+0(FP), AX
+	MOVQ  blocks+24(FP), CX
+	MOVQ  nStored+40(FP), DX
+	MOVQ  dim+56(FP), BX
+	SHLQ  $0x05, BX
+	TESTQ BX, BX
+	JE    done
+
+group2:
+	CMPQ    nBlocks+32(FP), $0x02
+	JL      group1
+	MOVQ    q+8(FP), SI
+	MOVLQSX (CX), R8
+	IMULQ   blockStride+48(FP), R8
+	SHLQ    $0x02, R8
+	ADDQ    k+16(FP), R8
+	SUBQ    SI, R8
+	SUBQ    SI, R8
+	MOVLQSX 4(CX), R9
+	IMULQ   blockStride+48(FP), R9
+	SHLQ    $0x02, R9
+	ADDQ    k+16(FP), R9
+	SUBQ    SI, R9
+	SUBQ    SI, R9
+	LEAQ    (SI)(BX*1), DI
+	VXORPS  Z0, Z0, Z0
+	VXORPS  Z1, Z1, Z1
+	VXORPS  Z2, Z2, Z2
+	VXORPS  Z3, Z3, Z3
+	VXORPS  Z4, Z4, Z4
+	VXORPS  Z5, Z5, Z5
+	VXORPS  Z6, Z6, Z6
+	VXORPS  Z7, Z7, Z7
+
+dim2:
+	VMOVUPS     (R8)(SI*2), Z8
+	VMOVUPS     (R9)(SI*2), Z9
+	VMULPS.BCST (SI), Z8, Z10
+	VADDPS      Z10, Z0, Z0
+	VMULPS.BCST (SI), Z9, Z10
+	VADDPS      Z10, Z1, Z1
+	VMULPS.BCST 4(SI), Z8, Z10
+	VADDPS      Z10, Z2, Z2
+	VMULPS.BCST 4(SI), Z9, Z10
+	VADDPS      Z10, Z3, Z3
+	VMULPS.BCST 8(SI), Z8, Z10
+	VADDPS      Z10, Z4, Z4
+	VMULPS.BCST 8(SI), Z9, Z10
+	VADDPS      Z10, Z5, Z5
+	VMULPS.BCST 12(SI), Z8, Z10
+	VADDPS      Z10, Z6, Z6
+	VMULPS.BCST 12(SI), Z9, Z10
+	VADDPS      Z10, Z7, Z7
+	ADDQ        $0x20, SI
+	CMPQ        SI, DI
+	JNE         dim2
+	VMOVUPS     Z0, (AX)
+	VMOVUPS     Z1, 256(AX)
+	VMOVUPS     Z2, 64(AX)
+	VMOVUPS     Z3, 320(AX)
+	VMOVUPS     Z4, 128(AX)
+	VMOVUPS     Z5, 384(AX)
+	VMOVUPS     Z6, 192(AX)
+	VMOVUPS     Z7, 448(AX)
+	SUBQ        $0x02, DX
+	ADDQ        $0x08, CX
+	ADDQ        $+512, AX
+	SUBQ        $0x02, nBlocks+32(FP)
+	JMP         group2
+
+group1:
+	CMPQ    nBlocks+32(FP), $0x01
+	JL      done
+	MOVQ    q+8(FP), SI
+	MOVLQSX (CX), R8
+	IMULQ   blockStride+48(FP), R8
+	SHLQ    $0x02, R8
+	ADDQ    k+16(FP), R8
+	SUBQ    SI, R8
+	SUBQ    SI, R8
+	LEAQ    (SI)(BX*1), DI
+	VXORPS  Z0, Z0, Z0
+	VXORPS  Z1, Z1, Z1
+	VXORPS  Z2, Z2, Z2
+	VXORPS  Z3, Z3, Z3
+
+dim1:
+	VMOVUPS     (R8)(SI*2), Z8
+	VMULPS.BCST (SI), Z8, Z10
+	VADDPS      Z10, Z0, Z0
+	VMULPS.BCST 4(SI), Z8, Z10
+	VADDPS      Z10, Z1, Z1
+	VMULPS.BCST 8(SI), Z8, Z10
+	VADDPS      Z10, Z2, Z2
+	VMULPS.BCST 12(SI), Z8, Z10
+	VADDPS      Z10, Z3, Z3
+	ADDQ        $0x20, SI
+	CMPQ        SI, DI
+	JNE         dim1
+	VMOVUPS     Z0, (AX)
+	VMOVUPS     Z1, 64(AX)
+	VMOVUPS     Z2, 128(AX)
+	VMOVUPS     Z3, 192(AX)
+	SUBQ        $0x01, DX
+	ADDQ        $0x04, CX
+	ADDQ        $+256, AX
+	SUBQ        $0x01, nBlocks+32(FP)
+	JMP         group1
+
+done:
+	VZEROUPPER
+	RET
+
+// func ScoreF32x5(dst *float32, q *float32, k *float32, blocks *int32, nBlocks int, nStored int, blockStride int, dim int)
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·ScoreF32x5(SB), NOSPLIT, $0-64
+	MOVQ  dst+0(FP), AX
+	MOVQ  blocks+24(FP), CX
+	MOVQ  nStored+40(FP), DX
+	MOVQ  dim+56(FP), BX
+	SHLQ  $0x05, BX
+	TESTQ BX, BX
+	JE    done
+
+group1:
+	CMPQ    nBlocks+32(FP), $0x01
+	JL      done
+	MOVQ    q+8(FP), SI
+	MOVLQSX (CX), R8
+	IMULQ   blockStride+48(FP), R8
+	SHLQ    $0x02, R8
+	ADDQ    k+16(FP), R8
+	SUBQ    SI, R8
+	SUBQ    SI, R8
+	LEAQ    (SI)(BX*1), DI
+	VXORPS  Z0, Z0, Z0
+	VXORPS  Z1, Z1, Z1
+	VXORPS  Z2, Z2, Z2
+	VXORPS  Z3, Z3, Z3
+	VXORPS  Z4, Z4, Z4
+
+dim1:
+	VMOVUPS     (R8)(SI*2), Z5
+	VMULPS.BCST (SI), Z5, Z6
+	VADDPS      Z6, Z0, Z0
+	VMULPS.BCST 4(SI), Z5, Z6
+	VADDPS      Z6, Z1, Z1
+	VMULPS.BCST 8(SI), Z5, Z6
+	VADDPS      Z6, Z2, Z2
+	VMULPS.BCST 12(SI), Z5, Z6
+	VADDPS      Z6, Z3, Z3
+	VMULPS.BCST 16(SI), Z5, Z6
+	VADDPS      Z6, Z4, Z4
+	ADDQ        $0x20, SI
+	CMPQ        SI, DI
+	JNE         dim1
+	VMOVUPS     Z0, (AX)
+	VMOVUPS     Z1, 64(AX)
+	VMOVUPS     Z2, 128(AX)
+	VMOVUPS     Z3, 192(AX)
+	VMOVUPS     Z4, 256(AX)
+	SUBQ        $0x01, DX
+	ADDQ        $0x04, CX
+	ADDQ        $+320, AX
+	SUBQ        $0x01, nBlocks+32(FP)
+	JMP         group1
+
+done:
+	VZEROUPPER
+	RET
+
+// func ScoreF32x6(dst *float32, q *float32, k *float32, blocks *int32, nBlocks int, nStored int, blockStride int, dim int)
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·ScoreF32x6(SB), NOSPLIT, $0-64
+	MOVQ  dst+0(FP), AX
+	MOVQ  blocks+24(FP), CX
+	MOVQ  nStored+40(FP), DX
+	MOVQ  dim+56(FP), BX
+	SHLQ  $0x05, BX
+	TESTQ BX, BX
+	JE    done
+
+group1:
+	CMPQ    nBlocks+32(FP), $0x01
+	JL      done
+	MOVQ    q+8(FP), SI
+	MOVLQSX (CX), R8
+	IMULQ   blockStride+48(FP), R8
+	SHLQ    $0x02, R8
+	ADDQ    k+16(FP), R8
+	SUBQ    SI, R8
+	SUBQ    SI, R8
+	LEAQ    (SI)(BX*1), DI
+	VXORPS  Z0, Z0, Z0
+	VXORPS  Z1, Z1, Z1
+	VXORPS  Z2, Z2, Z2
+	VXORPS  Z3, Z3, Z3
+	VXORPS  Z4, Z4, Z4
+	VXORPS  Z5, Z5, Z5
+
+dim1:
+	VMOVUPS     (R8)(SI*2), Z6
+	VMULPS.BCST (SI), Z6, Z7
+	VADDPS      Z7, Z0, Z0
+	VMULPS.BCST 4(SI), Z6, Z7
+	VADDPS      Z7, Z1, Z1
+	VMULPS.BCST 8(SI), Z6, Z7
+	VADDPS      Z7, Z2, Z2
+	VMULPS.BCST 12(SI), Z6, Z7
+	VADDPS      Z7, Z3, Z3
+	VMULPS.BCST 16(SI), Z6, Z7
+	VADDPS      Z7, Z4, Z4
+	VMULPS.BCST 20(SI), Z6, Z7
+	VADDPS      Z7, Z5, Z5
+	ADDQ        $0x20, SI
+	CMPQ        SI, DI
+	JNE         dim1
+	VMOVUPS     Z0, (AX)
+	VMOVUPS     Z1, 64(AX)
+	VMOVUPS     Z2, 128(AX)
+	VMOVUPS     Z3, 192(AX)
+	VMOVUPS     Z4, 256(AX)
+	VMOVUPS     Z5, 320(AX)
+	SUBQ        $0x01, DX
+	ADDQ        $0x04, CX
+	ADDQ        $+384, AX
+	SUBQ        $0x01, nBlocks+32(FP)
+	JMP         group1
+
+done:
+	VZEROUPPER
+	RET
+
+// func ScoreF32x7(dst *float32, q *float32, k *float32, blocks *int32, nBlocks int, nStored int, blockStride int, dim int)
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·ScoreF32x7(SB), NOSPLIT, $0-64
+	MOVQ  dst+0(FP), AX
+	MOVQ  blocks+24(FP), CX
+	MOVQ  nStored+40(FP), DX
+	MOVQ  dim+56(FP), BX
+	SHLQ  $0x05, BX
+	TESTQ BX, BX
+	JE    done
+
+group1:
+	CMPQ    nBlocks+32(FP), $0x01
+	JL      done
+	MOVQ    q+8(FP), SI
+	MOVLQSX (CX), R8
+	IMULQ   blockStride+48(FP), R8
+	SHLQ    $0x02, R8
+	ADDQ    k+16(FP), R8
+	SUBQ    SI, R8
+	SUBQ    SI, R8
+	LEAQ    (SI)(BX*1), DI
+	VXORPS  Z0, Z0, Z0
+	VXORPS  Z1, Z1, Z1
+	VXORPS  Z2, Z2, Z2
+	VXORPS  Z3, Z3, Z3
+	VXORPS  Z4, Z4, Z4
+	VXORPS  Z5, Z5, Z5
+	VXORPS  Z6, Z6, Z6
+
+dim1:
+	VMOVUPS     (R8)(SI*2), Z7
+	VMULPS.BCST (SI), Z7, Z8
+	VADDPS      Z8, Z0, Z0
+	VMULPS.BCST 4(SI), Z7, Z8
+	VADDPS      Z8, Z1, Z1
+	VMULPS.BCST 8(SI), Z7, Z8
+	VADDPS      Z8, Z2, Z2
+	VMULPS.BCST 12(SI), Z7, Z8
+	VADDPS      Z8, Z3, Z3
+	VMULPS.BCST 16(SI), Z7, Z8
+	VADDPS      Z8, Z4, Z4
+	VMULPS.BCST 20(SI), Z7, Z8
+	VADDPS      Z8, Z5, Z5
+	VMULPS.BCST 24(SI), Z7, Z8
+	VADDPS      Z8, Z6, Z6
+	ADDQ        $0x20, SI
+	CMPQ        SI, DI
+	JNE         dim1
+	VMOVUPS     Z0, (AX)
+	VMOVUPS     Z1, 64(AX)
+	VMOVUPS     Z2, 128(AX)
+	VMOVUPS     Z3, 192(AX)
+	VMOVUPS     Z4, 256(AX)
+	VMOVUPS     Z5, 320(AX)
+	VMOVUPS     Z6, 384(AX)
+	SUBQ        $0x01, DX
+	ADDQ        $0x04, CX
+	ADDQ        $+448, AX
+	SUBQ        $0x01, nBlocks+32(FP)
+	JMP         group1
+
+done:
+	VZEROUPPER
+	RET
+
+// func ScoreF32x8(dst *float32, q *float32, k *float32, blocks *int32, nBlocks int, nStored int, blockStride int, dim int)
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·ScoreF32x8(SB), NOSPLIT, $0-64
+	MOVQ  dst+0(FP), AX
+	MOVQ  blocks+24(FP), CX
+	MOVQ  nStored+40(FP), DX
+	MOVQ  dim+56(FP), BX
+	SHLQ  $0x05, BX
+	TESTQ BX, BX
+	JE    done
+
+group1:
+	CMPQ    nBlocks+32(FP), $0x01
+	JL      done
+	MOVQ    q+8(FP), SI
+	MOVLQSX (CX), R8
+	IMULQ   blockStride+48(FP), R8
+	SHLQ    $0x02, R8
+	ADDQ    k+16(FP), R8
+	SUBQ    SI, R8
+	SUBQ    SI, R8
+	LEAQ    (SI)(BX*1), DI
+	VXORPS  Z0, Z0, Z0
+	VXORPS  Z1, Z1, Z1
+	VXORPS  Z2, Z2, Z2
+	VXORPS  Z3, Z3, Z3
+	VXORPS  Z4, Z4, Z4
+	VXORPS  Z5, Z5, Z5
+	VXORPS  Z6, Z6, Z6
+	VXORPS  Z7, Z7, Z7
+
+dim1:
+	VMOVUPS     (R8)(SI*2), Z8
+	VMULPS.BCST (SI), Z8, Z9
+	VADDPS      Z9, Z0, Z0
+	VMULPS.BCST 4(SI), Z8, Z9
+	VADDPS      Z9, Z1, Z1
+	VMULPS.BCST 8(SI), Z8, Z9
+	VADDPS      Z9, Z2, Z2
+	VMULPS.BCST 12(SI), Z8, Z9
+	VADDPS      Z9, Z3, Z3
+	VMULPS.BCST 16(SI), Z8, Z9
+	VADDPS      Z9, Z4, Z4
+	VMULPS.BCST 20(SI), Z8, Z9
+	VADDPS      Z9, Z5, Z5
+	VMULPS.BCST 24(SI), Z8, Z9
+	VADDPS      Z9, Z6, Z6
+	VMULPS.BCST 28(SI), Z8, Z9
+	VADDPS      Z9, Z7, Z7
+	ADDQ        $0x20, SI
+	CMPQ        SI, DI
+	JNE         dim1
+	VMOVUPS     Z0, (AX)
+	VMOVUPS     Z1, 64(AX)
+	VMOVUPS     Z2, 128(AX)
+	VMOVUPS     Z3, 192(AX)
+	VMOVUPS     Z4, 256(AX)
+	VMOVUPS     Z5, 320(AX)
+	VMOVUPS     Z6, 384(AX)
+	VMOVUPS     Z7, 448(AX)
+	SUBQ        $0x01, DX
+	ADDQ        $0x04, CX
+	ADDQ        $+512, AX
+	SUBQ        $0x01, nBlocks+32(FP)
+	JMP         group1
+
+done:
+	VZEROUPPER
+	RET
+
+// func AddRowsF32x1(dst *float32, dstStride int, e *float32, eStep int, lane int, v *float32, ahead *float32, vStride int, nRows int, n int)
+// Requires: AVX, AVX512F, CMOV, MMX+
+TEXT ·AddRowsF32x1(SB), NOSPLIT, $0-80
+	MOVQ dst+0(FP), AX
+	MOVQ dstStride+8(FP), CX
+	MOVQ vStride+56(FP), DX
+	MOVQ ahead+48(FP), BX
+	MOVQ e+16(FP), SI
+	MOVQ eStep+24(FP), DI
+	SHLQ $0x02, CX
+	SHLQ $0x02, DI
+	SUBQ $0x40, DI
+	SHLQ $0x02, DX
+	SUBQ v+40(FP), BX
+	CMPQ nRows+64(FP), $0x00
+	JE   done
+
+group4:
+	CMPQ    n+72(FP), $0x04
+	JL      group2
+	MOVQ    AX, CX
+	VMOVUPS (CX), Z0
+	VMOVUPS 64(CX), Z1
+	VMOVUPS 128(CX), Z2
+	VMOVUPS 192(CX), Z3
+	MOVQ    SI, R10
+	MOVQ    nRows+64(FP), R9
+	MOVQ    v+40(FP), CX
+	MOVQ    $0x00000010, R8
+	SUBQ    lane+32(FP), R8
+
+lanes4:
+	CMPQ    R8, R9
+	CMOVQGT R9, R8
+	SUBQ    R8, R9
+
+rows4:
+	VMOVUPS     (CX), Z4
+	VMOVUPS     64(CX), Z5
+	VMOVUPS     128(CX), Z6
+	VMOVUPS     192(CX), Z7
+	PREFETCHT0  (CX)(BX*1)
+	PREFETCHT0  64(CX)(BX*1)
+	PREFETCHT0  128(CX)(BX*1)
+	PREFETCHT0  192(CX)(BX*1)
+	VMULPS.BCST (R10), Z4, Z4
+	VADDPS      Z4, Z0, Z0
+	VMULPS.BCST (R10), Z5, Z4
+	VADDPS      Z4, Z1, Z1
+	VMULPS.BCST (R10), Z6, Z4
+	VADDPS      Z4, Z2, Z2
+	VMULPS.BCST (R10), Z7, Z4
+	VADDPS      Z4, Z3, Z3
+	ADDQ        $0x04, R10
+	ADDQ        DX, CX
+	DECQ        R8
+	JNE         rows4
+	ADDQ        DI, R10
+	MOVQ        $0x00000010, R8
+	TESTQ       R9, R9
+	JNE         lanes4
 	MOVQ        AX, CX
 	VMOVUPS     Z0, (CX)
 	VMOVUPS     Z1, 64(CX)
 	VMOVUPS     Z2, 128(CX)
 	VMOVUPS     Z3, 192(CX)
-	ADDQ        $0x10, SI
 	ADDQ        $+256, AX
-	SUBQ        $0x04, DI
-	JMP         blocks4
+	ADDQ        $+256, v+40(FP)
+	SUBQ        $0x04, n+72(FP)
+	JMP         group4
 
-blocks2:
-	CMPQ    DI, $0x02
-	JL      blocks1
-	MOVLQSX (SI), R10
-	IMULQ   R8, R10
-	ADDQ    BX, R10
-	MOVLQSX 4(SI), R11
-	IMULQ   R8, R11
-	ADDQ    BX, R11
-	VXORPS  Z0, Z0, Z0
-	VXORPS  Z1, Z1, Z1
-	XORQ    CX, CX
+group2:
+	CMPQ    n+72(FP), $0x02
+	JL      group1
+	MOVQ    AX, CX
+	VMOVUPS (CX), Z0
+	VMOVUPS 64(CX), Z1
+	MOVQ    SI, R10
+	MOVQ    nRows+64(FP), R9
+	MOVQ    v+40(FP), CX
+	MOVQ    $0x00000010, R8
+	SUBQ    lane+32(FP), R8
 
-dim2:
-	VMOVUPS     (R10)(CX*2), Z4
-	VMOVUPS     (R11)(CX*2), Z5
-	VMULPS.BCST (DX)(CX*2), Z4, Z4
+lanes2:
+	CMPQ    R8, R9
+	CMOVQGT R9, R8
+	SUBQ    R8, R9
+
+rows2:
+	VMOVUPS     (CX), Z4
+	VMOVUPS     64(CX), Z5
+	PREFETCHT0  (CX)(BX*1)
+	PREFETCHT0  64(CX)(BX*1)
+	VMULPS.BCST (R10), Z4, Z4
 	VADDPS      Z4, Z0, Z0
-	VMULPS.BCST (DX)(CX*2), Z5, Z4
+	VMULPS.BCST (R10), Z5, Z4
 	VADDPS      Z4, Z1, Z1
-	ADDQ        $0x20, CX
-	CMPQ        CX, R9
-	JNE         dim2
+	ADDQ        $0x04, R10
+	ADDQ        DX, CX
+	DECQ        R8
+	JNE         rows2
+	ADDQ        DI, R10
+	MOVQ        $0x00000010, R8
+	TESTQ       R9, R9
+	JNE         lanes2
 	MOVQ        AX, CX
 	VMOVUPS     Z0, (CX)
 	VMOVUPS     Z1, 64(CX)
-	ADDQ        $0x08, SI
 	ADDQ        $+128, AX
-	SUBQ        $0x02, DI
-	JMP         blocks2
+	ADDQ        $+128, v+40(FP)
+	SUBQ        $0x02, n+72(FP)
+	JMP         group2
 
-blocks1:
-	CMPQ    DI, $0x01
+group1:
+	CMPQ    n+72(FP), $0x01
 	JL      done
-	MOVLQSX (SI), R10
-	IMULQ   R8, R10
-	ADDQ    BX, R10
-	VXORPS  Z0, Z0, Z0
-	XORQ    CX, CX
+	MOVQ    AX, CX
+	VMOVUPS (CX), Z0
+	MOVQ    SI, R10
+	MOVQ    nRows+64(FP), R9
+	MOVQ    v+40(FP), CX
+	MOVQ    $0x00000010, R8
+	SUBQ    lane+32(FP), R8
 
-dim1:
-	VMOVUPS     (R10)(CX*2), Z4
-	VMULPS.BCST (DX)(CX*2), Z4, Z4
+lanes1:
+	CMPQ    R8, R9
+	CMOVQGT R9, R8
+	SUBQ    R8, R9
+
+rows1:
+	VMOVUPS     (CX), Z4
+	PREFETCHT0  (CX)(BX*1)
+	VMULPS.BCST (R10), Z4, Z4
 	VADDPS      Z4, Z0, Z0
-	ADDQ        $0x20, CX
-	CMPQ        CX, R9
-	JNE         dim1
+	ADDQ        $0x04, R10
+	ADDQ        DX, CX
+	DECQ        R8
+	JNE         rows1
+	ADDQ        DI, R10
+	MOVQ        $0x00000010, R8
+	TESTQ       R9, R9
+	JNE         lanes1
 	MOVQ        AX, CX
 	VMOVUPS     Z0, (CX)
-	ADDQ        $0x04, SI
 	ADDQ        $+64, AX
-	SUBQ        $0x01, DI
-	JMP         blocks1
+	ADDQ        $+64, v+40(FP)
+	SUBQ        $0x01, n+72(FP)
+	JMP         group1
 
 done:
 	VZEROUPPER
 	RET
 
-// func ScoreF32x2(dst *float32, dstStride int, q *float32, k *float32, blocks *int32, nBlocks int, blockStride int, dim int)
-// Requires: AVX, AVX512DQ, AVX512F
-TEXT ·ScoreF32x2(SB), NOSPLIT, $0-64
-	MOVQ  dst+0(FP), AX
-	MOVQ  dstStride+8(FP), CX
-	MOVQ  q+16(FP), DX
-	MOVQ  k+24(FP), BX
-	MOVQ  blocks+32(FP), SI
-	MOVQ  nBlocks+40(FP), DI
-	MOVQ  blockStride+48(FP), R8
-	MOVQ  dim+56(FP), R9
-	SHLQ  $0x02, CX
-	SHLQ  $0x02, R8
-	SHLQ  $0x05, R9
-	TESTQ R9, R9
-	JE    done
+// func AddRowsF32x2(dst *float32, dstStride int, e *float32, eStep int, lane int, v *float32, ahead *float32, vStride int, nRows int, n int)
+// Requires: AVX, AVX512F, CMOV, MMX+
+TEXT ·AddRowsF32x2(SB), NOSPLIT, $0-80
+	MOVQ dst+0(FP), AX
+	MOVQ dstStride+8(FP), CX
+	MOVQ vStride+56(FP), DX
+	MOVQ ahead+48(FP), BX
+	MOVQ e+16(FP), SI
+	MOVQ eStep+24(FP), DI
+	SHLQ $0x02, CX
+	SHLQ $0x02, DI
+	SUBQ $0x40, DI
+	SHLQ $0x02, DX
+	SUBQ v+40(FP), BX
+	CMPQ nRows+64(FP), $0x00
+	JE   done
 
-blocks2:
-	CMPQ    DI, $0x02
-	JL      blocks1
-	MOVLQSX (SI), R11
-	IMULQ   R8, R11
-	ADDQ    BX, R11
-	MOVLQSX 4(SI), R12
-	IMULQ   R8, R12
-	ADDQ    BX, R12
-	VXORPS  Z0, Z0, Z0
-	VXORPS  Z1, Z1, Z1
-	VXORPS  Z2, Z2, Z2
-	VXORPS  Z3, Z3, Z3
-	XORQ    R10, R10
+group2:
+	CMPQ    n+72(FP), $0x02
+	JL      group1
+	MOVQ    AX, R8
+	VMOVUPS (R8), Z0
+	VMOVUPS 64(R8), Z1
+	ADDQ    CX, R8
+	VMOVUPS (R8), Z2
+	VMOVUPS 64(R8), Z3
+	MOVQ    SI, R11
+	MOVQ    nRows+64(FP), R10
+	MOVQ    v+40(FP), R8
+	MOVQ    $0x00000010, R9
+	SUBQ    lane+32(FP), R9
 
-dim2:
-	VMOVUPS     (R11)(R10*2), Z4
-	VMOVUPS     (R12)(R10*2), Z5
-	VMULPS.BCST (DX)(R10*2), Z4, Z6
+lanes2:
+	CMPQ    R9, R10
+	CMOVQGT R10, R9
+	SUBQ    R9, R10
+
+rows2:
+	VMOVUPS     (R8), Z4
+	VMOVUPS     64(R8), Z5
+	PREFETCHT0  (R8)(BX*1)
+	PREFETCHT0  64(R8)(BX*1)
+	VMULPS.BCST (R11), Z4, Z6
 	VADDPS      Z6, Z0, Z0
-	VMULPS.BCST (DX)(R10*2), Z5, Z6
+	VMULPS.BCST (R11), Z5, Z6
 	VADDPS      Z6, Z1, Z1
-	VMULPS.BCST 4(DX)(R10*2), Z4, Z6
+	VMULPS.BCST 64(R11), Z4, Z6
 	VADDPS      Z6, Z2, Z2
-	VMULPS.BCST 4(DX)(R10*2), Z5, Z6
+	VMULPS.BCST 64(R11), Z5, Z6
 	VADDPS      Z6, Z3, Z3
-	ADDQ        $0x20, R10
-	CMPQ        R10, R9
-	JNE         dim2
-	MOVQ        AX, R10
-	VMOVUPS     Z0, (R10)
-	VMOVUPS     Z1, 64(R10)
-	ADDQ        CX, R10
-	VMOVUPS     Z2, (R10)
-	VMOVUPS     Z3, 64(R10)
-	ADDQ        $0x08, SI
+	ADDQ        $0x04, R11
+	ADDQ        DX, R8
+	DECQ        R9
+	JNE         rows2
+	ADDQ        DI, R11
+	MOVQ        $0x00000010, R9
+	TESTQ       R10, R10
+	JNE         lanes2
+	MOVQ        AX, R8
+	VMOVUPS     Z0, (R8)
+	VMOVUPS     Z1, 64(R8)
+	ADDQ        CX, R8
+	VMOVUPS     Z2, (R8)
+	VMOVUPS     Z3, 64(R8)
 	ADDQ        $+128, AX
-	SUBQ        $0x02, DI
-	JMP         blocks2
+	ADDQ        $+128, v+40(FP)
+	SUBQ        $0x02, n+72(FP)
+	JMP         group2
 
-blocks1:
-	CMPQ    DI, $0x01
+group1:
+	CMPQ    n+72(FP), $0x01
 	JL      done
-	MOVLQSX (SI), R11
-	IMULQ   R8, R11
-	ADDQ    BX, R11
-	VXORPS  Z0, Z0, Z0
-	VXORPS  Z1, Z1, Z1
-	XORQ    R10, R10
+	MOVQ    AX, R8
+	VMOVUPS (R8), Z0
+	ADDQ    CX, R8
+	VMOVUPS (R8), Z1
+	MOVQ    SI, R11
+	MOVQ    nRows+64(FP), R10
+	MOVQ    v+40(FP), R8
+	MOVQ    $0x00000010, R9
+	SUBQ    lane+32(FP), R9
 
-dim1:
-	VMOVUPS     (R11)(R10*2), Z4
-	VMULPS.BCST (DX)(R10*2), Z4, Z6
+lanes1:
+	CMPQ    R9, R10
+	CMOVQGT R10, R9
+	SUBQ    R9, R10
+
+rows1:
+	VMOVUPS     (R8), Z4
+	PREFETCHT0  (R8)(BX*1)
+	VMULPS.BCST (R11), Z4, Z6
 	VADDPS      Z6, Z0, Z0
-	VMULPS.BCST 4(DX)(R10*2), Z4, Z6
+	VMULPS.BCST 64(R11), Z4, Z6
 	VADDPS      Z6, Z1, Z1
-	ADDQ        $0x20, R10
-	CMPQ        R10, R9
-	JNE         dim1
-	MOVQ        AX, R10
-	VMOVUPS     Z0, (R10)
-	ADDQ        CX, R10
-	VMOVUPS     Z1, (R10)
-	ADDQ        $0x04, SI
+	ADDQ        $0x04, R11
+	ADDQ        DX, R8
+	DECQ        R9
+	JNE         rows1
+	ADDQ        DI, R11
+	MOVQ        $0x00000010, R9
+	TESTQ       R10, R10
+	JNE         lanes1
+	MOVQ        AX, R8
+	VMOVUPS     Z0, (R8)
+	ADDQ        CX, R8
+	VMOVUPS     Z1, (R8)
 	ADDQ        $+64, AX
-	SUBQ        $0x01, DI
-	JMP         blocks1
+	ADDQ        $+64, v+40(FP)
+	SUBQ        $0x01, n+72(FP)
+	JMP         group1
 
 done:
 	VZEROUPPER
 	RET
 
-// func ScoreF32x3(dst *float32, dstStride int, q *float32, k *float32, blocks *int32, nBlocks int, blockStride int, dim int)
-// Requires: AVX, AVX512DQ, AVX512F
-TEXT ·ScoreF32x3(SB), NOSPLIT, $0-64
-	MOVQ  dst+0(FP), AX
-	MOVQ  dstStride+8(FP), CX
-	MOVQ  q+16(FP), DX
-	MOVQ  k+24(FP), BX
-	MOVQ  blocks+32(FP), SI
-	MOVQ  nBlocks+40(FP), DI
-	MOVQ  blockStride+48(FP), R8
-	MOVQ  dim+56(FP), R9
-	SHLQ  $0x02, CX
-	SHLQ  $0x02, R8
-	SHLQ  $0x05, R9
-	TESTQ R9, R9
-	JE    done
+// func AddRowsF32x3(dst *float32, dstStride int, e *float32, eStep int, lane int, v *float32, ahead *float32, vStride int, nRows int, n int)
+// Requires: AVX, AVX512F, CMOV, MMX+
+TEXT ·AddRowsF32x3(SB), NOSPLIT, $0-80
+	MOVQ dst+0(FP), AX
+	MOVQ dstStride+8(FP), CX
+	MOVQ vStride+56(FP), DX
+	MOVQ ahead+48(FP), BX
+	MOVQ e+16(FP), SI
+	MOVQ eStep+24(FP), DI
+	SHLQ $0x02, CX
+	SHLQ $0x02, DI
+	SUBQ $0x40, DI
+	SHLQ $0x02, DX
+	SUBQ v+40(FP), BX
+	CMPQ nRows+64(FP), $0x00
+	JE   done
 
-blocks2:
-	CMPQ    DI, $0x02
-	JL      blocks1
-	MOVLQSX (SI), R11
-	IMULQ   R8, R11
-	ADDQ    BX, R11
-	MOVLQSX 4(SI), R12
-	IMULQ   R8, R12
-	ADDQ    BX, R12
-	VXORPS  Z0, Z0, Z0
-	VXORPS  Z1, Z1, Z1
-	VXORPS  Z2, Z2, Z2
-	VXORPS  Z3, Z3, Z3
-	VXORPS  Z4, Z4, Z4
-	VXORPS  Z5, Z5, Z5
-	XORQ    R10, R10
+group2:
+	CMPQ    n+72(FP), $0x02
+	JL      group1
+	MOVQ    AX, R8
+	VMOVUPS (R8), Z0
+	VMOVUPS 64(R8), Z1
+	ADDQ    CX, R8
+	VMOVUPS (R8), Z2
+	VMOVUPS 64(R8), Z3
+	ADDQ    CX, R8
+	VMOVUPS (R8), Z4
+	VMOVUPS 64(R8), Z5
+	MOVQ    SI, R11
+	MOVQ    nRows+64(FP), R10
+	MOVQ    v+40(FP), R8
+	MOVQ    $0x00000010, R9
+	SUBQ    lane+32(FP), R9
 
-dim2:
-	VMOVUPS     (R11)(R10*2), Z6
-	VMOVUPS     (R12)(R10*2), Z7
-	VMULPS.BCST (DX)(R10*2), Z6, Z8
+lanes2:
+	CMPQ    R9, R10
+	CMOVQGT R10, R9
+	SUBQ    R9, R10
+
+rows2:
+	VMOVUPS     (R8), Z6
+	VMOVUPS     64(R8), Z7
+	PREFETCHT0  (R8)(BX*1)
+	PREFETCHT0  64(R8)(BX*1)
+	VMULPS.BCST (R11), Z6, Z8
 	VADDPS      Z8, Z0, Z0
-	VMULPS.BCST (DX)(R10*2), Z7, Z8
+	VMULPS.BCST (R11), Z7, Z8
 	VADDPS      Z8, Z1, Z1
-	VMULPS.BCST 4(DX)(R10*2), Z6, Z8
+	VMULPS.BCST 64(R11), Z6, Z8
 	VADDPS      Z8, Z2, Z2
-	VMULPS.BCST 4(DX)(R10*2), Z7, Z8
+	VMULPS.BCST 64(R11), Z7, Z8
 	VADDPS      Z8, Z3, Z3
-	VMULPS.BCST 8(DX)(R10*2), Z6, Z8
+	VMULPS.BCST 128(R11), Z6, Z8
 	VADDPS      Z8, Z4, Z4
-	VMULPS.BCST 8(DX)(R10*2), Z7, Z8
+	VMULPS.BCST 128(R11), Z7, Z8
 	VADDPS      Z8, Z5, Z5
-	ADDQ        $0x20, R10
-	CMPQ        R10, R9
-	JNE         dim2
-	MOVQ        AX, R10
-	VMOVUPS     Z0, (R10)
-	VMOVUPS     Z1, 64(R10)
-	ADDQ        CX, R10
-	VMOVUPS     Z2, (R10)
-	VMOVUPS     Z3, 64(R10)
-	ADDQ        CX, R10
-	VMOVUPS     Z4, (R10)
-	VMOVUPS     Z5, 64(R10)
-	ADDQ        $0x08, SI
+	ADDQ        $0x04, R11
+	ADDQ        DX, R8
+	DECQ        R9
+	JNE         rows2
+	ADDQ        DI, R11
+	MOVQ        $0x00000010, R9
+	TESTQ       R10, R10
+	JNE         lanes2
+	MOVQ        AX, R8
+	VMOVUPS     Z0, (R8)
+	VMOVUPS     Z1, 64(R8)
+	ADDQ        CX, R8
+	VMOVUPS     Z2, (R8)
+	VMOVUPS     Z3, 64(R8)
+	ADDQ        CX, R8
+	VMOVUPS     Z4, (R8)
+	VMOVUPS     Z5, 64(R8)
 	ADDQ        $+128, AX
-	SUBQ        $0x02, DI
-	JMP         blocks2
+	ADDQ        $+128, v+40(FP)
+	SUBQ        $0x02, n+72(FP)
+	JMP         group2
 
-blocks1:
-	CMPQ    DI, $0x01
+group1:
+	CMPQ    n+72(FP), $0x01
 	JL      done
-	MOVLQSX (SI), R11
-	IMULQ   R8, R11
-	ADDQ    BX, R11
-	VXORPS  Z0, Z0, Z0
-	VXORPS  Z1, Z1, Z1
-	VXORPS  Z2, Z2, Z2
-	XORQ    R10, R10
+	MOVQ    AX, R8
+	VMOVUPS (R8), Z0
+	ADDQ    CX, R8
+	VMOVUPS (R8), Z1
+	ADDQ    CX, R8
+	VMOVUPS (R8), Z2
+	MOVQ    SI, R11
+	MOVQ    nRows+64(FP), R10
+	MOVQ    v+40(FP), R8
+	MOVQ    $0x00000010, R9
+	SUBQ    lane+32(FP), R9
 
-dim1:
-	VMOVUPS     (R11)(R10*2), Z6
-	VMULPS.BCST (DX)(R10*2), Z6, Z8
+lanes1:
+	CMPQ    R9, R10
+	CMOVQGT R10, R9
+	SUBQ    R9, R10
+
+rows1:
+	VMOVUPS     (R8), Z6
+	PREFETCHT0  (R8)(BX*1)
+	VMULPS.BCST (R11), Z6, Z8
 	VADDPS      Z8, Z0, Z0
-	VMULPS.BCST 4(DX)(R10*2), Z6, Z8
+	VMULPS.BCST 64(R11), Z6, Z8
 	VADDPS      Z8, Z1, Z1
-	VMULPS.BCST 8(DX)(R10*2), Z6, Z8
+	VMULPS.BCST 128(R11), Z6, Z8
 	VADDPS      Z8, Z2, Z2
-	ADDQ        $0x20, R10
-	CMPQ        R10, R9
-	JNE         dim1
-	MOVQ        AX, R10
-	VMOVUPS     Z0, (R10)
-	ADDQ        CX, R10
-	VMOVUPS     Z1, (R10)
-	ADDQ        CX, R10
-	VMOVUPS     Z2, (R10)
-	ADDQ        $0x04, SI
+	ADDQ        $0x04, R11
+	ADDQ        DX, R8
+	DECQ        R9
+	JNE         rows1
+	ADDQ        DI, R11
+	MOVQ        $0x00000010, R9
+	TESTQ       R10, R10
+	JNE         lanes1
+	MOVQ        AX, R8
+	VMOVUPS     Z0, (R8)
+	ADDQ        CX, R8
+	VMOVUPS     Z1, (R8)
+	ADDQ        CX, R8
+	VMOVUPS     Z2, (R8)
 	ADDQ        $+64, AX
-	SUBQ        $0x01, DI
-	JMP         blocks1
+	ADDQ        $+64, v+40(FP)
+	SUBQ        $0x01, n+72(FP)
+	JMP         group1
 
 done:
 	VZEROUPPER
 	RET
 
-// func ScoreF32x4(dst *float32, dstStride int, q *float32, k *float32, blocks *int32, nBlocks int, blockStride int, dim int)
-// Requires: AVX, AVX512DQ, AVX512F
-TEXT ·ScoreF32x4(SB), NOSPLIT, $0-64
-	MOVQ  dst+0(FP), AX
-	MOVQ  dstStride+8(FP), CX
-	MOVQ  q+16(FP), DX
-	MOVQ  k+24(FP), BX
-	MOVQ  blocks+32(FP), SI
-	MOVQ  nBlocks+40(FP), DI
-	MOVQ  blockStride+48(FP), R8
-	MOVQ  dim+56(FP), R9
-	SHLQ  $0x02, CX
-	SHLQ  $0x02, R8
-	SHLQ  $0x05, R9
-	TESTQ R9, R9
-	JE    done
+// func AddRowsF32x4(dst *float32, dstStride int, e *float32, eStep int, lane int, v *float32, ahead *float32, vStride int, nRows int, n int)
+// Requires: AVX, AVX512F, CMOV, MMX+
+TEXT ·AddRowsF32x4(SB), NOSPLIT, $0-80
+	MOVQ dst+0(FP), AX
+	MOVQ dstStride+8(FP), CX
+	MOVQ vStride+56(FP), DX
+	MOVQ ahead+48(FP), BX
+	MOVQ e+16(FP), SI
+	MOVQ eStep+24(FP), DI
+	SHLQ $0x02, CX
+	SHLQ $0x02, DI
+	SUBQ $0x40, DI
+	SHLQ $0x02, DX
+	SUBQ v+40(FP), BX
+	CMPQ nRows+64(FP), $0x00
+	JE   done
 
-blocks2:
-	CMPQ    DI, $0x02
-	JL      blocks1
-	MOVLQSX (SI), R11
-	IMULQ   R8, R11
-	ADDQ    BX, R11
-	MOVLQSX 4(SI), R12
-	IMULQ   R8, R12
-	ADDQ    BX, R12
-	VXORPS  Z0, Z0, Z0
-	VXORPS  Z1, Z1, Z1
-	VXORPS  Z2, Z2, Z2
-	VXORPS  Z3, Z3, Z3
-	VXORPS  Z4, Z4, Z4
-	VXORPS  Z5, Z5, Z5
-	VXORPS  Z6, Z6, Z6
-	VXORPS  Z7, Z7, Z7
-	XORQ    R10, R10
+group2:
+	CMPQ    n+72(FP), $0x02
+	JL      group1
+	MOVQ    AX, R8
+	VMOVUPS (R8), Z0
+	VMOVUPS 64(R8), Z1
+	ADDQ    CX, R8
+	VMOVUPS (R8), Z2
+	VMOVUPS 64(R8), Z3
+	ADDQ    CX, R8
+	VMOVUPS (R8), Z4
+	VMOVUPS 64(R8), Z5
+	ADDQ    CX, R8
+	VMOVUPS (R8), Z6
+	VMOVUPS 64(R8), Z7
+	MOVQ    SI, R11
+	MOVQ    nRows+64(FP), R10
+	MOVQ    v+40(FP), R8
+	MOVQ    $0x00000010, R9
+	SUBQ    lane+32(FP), R9
 
-dim2:
-	VMOVUPS     (R11)(R10*2), Z8
-	VMOVUPS     (R12)(R10*2), Z9
-	VMULPS.BCST (DX)(R10*2), Z8, Z10
+lanes2:
+	CMPQ    R9, R10
+	CMOVQGT R10, R9
+	SUBQ    R9, R10
+
+rows2:
+	VMOVUPS     (R8), Z8
+	VMOVUPS     64(R8), Z9
+	PREFETCHT0  (R8)(BX*1)
+	PREFETCHT0  64(R8)(BX*1)
+	VMULPS.BCST (R11), Z8, Z10
 	VADDPS      Z10, Z0, Z0
-	VMULPS.BCST (DX)(R10*2), Z9, Z10
+	VMULPS.BCST (R11), Z9, Z10
 	VADDPS      Z10, Z1, Z1
-	VMULPS.BCST 4(DX)(R10*2), Z8, Z10
+	VMULPS.BCST 64(R11), Z8, Z10
 	VADDPS      Z10, Z2, Z2
-	VMULPS.BCST 4(DX)(R10*2), Z9, Z10
+	VMULPS.BCST 64(R11), Z9, Z10
 	VADDPS      Z10, Z3, Z3
-	VMULPS.BCST 8(DX)(R10*2), Z8, Z10
+	VMULPS.BCST 128(R11), Z8, Z10
 	VADDPS      Z10, Z4, Z4
-	VMULPS.BCST 8(DX)(R10*2), Z9, Z10
+	VMULPS.BCST 128(R11), Z9, Z10
 	VADDPS      Z10, Z5, Z5
-	VMULPS.BCST 12(DX)(R10*2), Z8, Z10
+	VMULPS.BCST 192(R11), Z8, Z10
 	VADDPS      Z10, Z6, Z6
-	VMULPS.BCST 12(DX)(R10*2), Z9, Z10
+	VMULPS.BCST 192(R11), Z9, Z10
 	VADDPS      Z10, Z7, Z7
-	ADDQ        $0x20, R10
-	CMPQ        R10, R9
-	JNE         dim2
-	MOVQ        AX, R10
-	VMOVUPS     Z0, (R10)
-	VMOVUPS     Z1, 64(R10)
-	ADDQ        CX, R10
-	VMOVUPS     Z2, (R10)
-	VMOVUPS     Z3, 64(R10)
-	ADDQ        CX, R10
-	VMOVUPS     Z4, (R10)
-	VMOVUPS     Z5, 64(R10)
-	ADDQ        CX, R10
-	VMOVUPS     Z6, (R10)
-	VMOVUPS     Z7, 64(R10)
-	ADDQ        $0x08, SI
+	ADDQ        $0x04, R11
+	ADDQ        DX, R8
+	DECQ        R9
+	JNE         rows2
+	ADDQ        DI, R11
+	MOVQ        $0x00000010, R9
+	TESTQ       R10, R10
+	JNE         lanes2
+	MOVQ        AX, R8
+	VMOVUPS     Z0, (R8)
+	VMOVUPS     Z1, 64(R8)
+	ADDQ        CX, R8
+	VMOVUPS     Z2, (R8)
+	VMOVUPS     Z3, 64(R8)
+	ADDQ        CX, R8
+	VMOVUPS     Z4, (R8)
+	VMOVUPS     Z5, 64(R8)
+	ADDQ        CX, R8
+	VMOVUPS     Z6, (R8)
+	VMOVUPS     Z7, 64(R8)
 	ADDQ        $+128, AX
-	SUBQ        $0x02, DI
-	JMP         blocks2
+	ADDQ        $+128, v+40(FP)
+	SUBQ        $0x02, n+72(FP)
+	JMP         group2
 
-blocks1:
-	CMPQ    DI, $0x01
+group1:
+	CMPQ    n+72(FP), $0x01
 	JL      done
-	MOVLQSX (SI), R11
-	IMULQ   R8, R11
-	ADDQ    BX, R11
-	VXORPS  Z0, Z0, Z0
-	VXORPS  Z1, Z1, Z1
-	VXORPS  Z2, Z2, Z2
-	VXORPS  Z3, Z3, Z3
-	XORQ    R10, R10
+	MOVQ    AX, R8
+	VMOVUPS (R8), Z0
+	ADDQ    CX, R8
+	VMOVUPS (R8), Z1
+	ADDQ    CX, R8
+	VMOVUPS (R8), Z2
+	ADDQ    CX, R8
+	VMOVUPS (R8), Z3
+	MOVQ    SI, R11
+	MOVQ    nRows+64(FP), R10
+	MOVQ    v+40(FP), R8
+	MOVQ    $0x00000010, R9
+	SUBQ    lane+32(FP), R9
 
-dim1:
-	VMOVUPS     (R11)(R10*2), Z8
-	VMULPS.BCST (DX)(R10*2), Z8, Z10
+lanes1:
+	CMPQ    R9, R10
+	CMOVQGT R10, R9
+	SUBQ    R9, R10
+
+rows1:
+	VMOVUPS     (R8), Z8
+	PREFETCHT0  (R8)(BX*1)
+	VMULPS.BCST (R11), Z8, Z10
 	VADDPS      Z10, Z0, Z0
-	VMULPS.BCST 4(DX)(R10*2), Z8, Z10
+	VMULPS.BCST 64(R11), Z8, Z10
 	VADDPS      Z10, Z1, Z1
-	VMULPS.BCST 8(DX)(R10*2), Z8, Z10
+	VMULPS.BCST 128(R11), Z8, Z10
 	VADDPS      Z10, Z2, Z2
-	VMULPS.BCST 12(DX)(R10*2), Z8, Z10
+	VMULPS.BCST 192(R11), Z8, Z10
 	VADDPS      Z10, Z3, Z3
-	ADDQ        $0x20, R10
-	CMPQ        R10, R9
-	JNE         dim1
-	MOVQ        AX, R10
-	VMOVUPS     Z0, (R10)
-	ADDQ        CX, R10
-	VMOVUPS     Z1, (R10)
-	ADDQ        CX, R10
-	VMOVUPS     Z2, (R10)
-	ADDQ        CX, R10
-	VMOVUPS     Z3, (R10)
-	ADDQ        $0x04, SI
+	ADDQ        $0x04, R11
+	ADDQ        DX, R8
+	DECQ        R9
+	JNE         rows1
+	ADDQ        DI, R11
+	MOVQ        $0x00000010, R9
+	TESTQ       R10, R10
+	JNE         lanes1
+	MOVQ        AX, R8
+	VMOVUPS     Z0, (R8)
+	ADDQ        CX, R8
+	VMOVUPS     Z1, (R8)
+	ADDQ        CX, R8
+	VMOVUPS     Z2, (R8)
+	ADDQ        CX, R8
+	VMOVUPS     Z3, (R8)
 	ADDQ        $+64, AX
-	SUBQ        $0x01, DI
-	JMP         blocks1
+	ADDQ        $+64, v+40(FP)
+	SUBQ        $0x01, n+72(FP)
+	JMP         group1
 
 done:
 	VZEROUPPER
 	RET
 
-// func ScoreF32x5(dst *float32, dstStride int, q *float32, k *float32, blocks *int32, nBlocks int, blockStride int, dim int)
-// Requires: AVX, AVX512DQ, AVX512F
-TEXT ·ScoreF32x5(SB), NOSPLIT, $0-64
-	MOVQ  dst+0(FP), AX
-	MOVQ  dstStride+8(FP), CX
-	MOVQ  q+16(FP), DX
-	MOVQ  k+24(FP), BX
-	MOVQ  blocks+32(FP), SI
-	MOVQ  nBlocks+40(FP), DI
-	MOVQ  blockStride+48(FP), R8
-	MOVQ  dim+56(FP), R9
-	SHLQ  $0x02, CX
-	SHLQ  $0x02, R8
-	SHLQ  $0x05, R9
-	TESTQ R9, R9
-	JE    done
+// func AddRowsF32x5(dst *float32, dstStride int, e *float32, eStep int, lane int, v *float32, ahead *float32, vStride int, nRows int, n int)
+// Requires: AVX, AVX512F, CMOV, MMX+
+TEXT ·AddRowsF32x5(SB), NOSPLIT, $0-80
+	MOVQ dst+0(FP), AX
+	MOVQ dstStride+8(FP), CX
+	MOVQ vStride+56(FP), DX
+	MOVQ ahead+48(FP), BX
+	MOVQ e+16(FP), SI
+	MOVQ eStep+24(FP), DI
+	SHLQ $0x02, CX
+	SHLQ $0x02, DI
+	SUBQ $0x40, DI
+	SHLQ $0x02, DX
+	SUBQ v+40(FP), BX
+	CMPQ nRows+64(FP), $0x00
+	JE   done
 
-blocks1:
-	CMPQ    DI, $0x01
+group1:
+	CMPQ    n+72(FP), $0x01
 	JL      done
-	MOVLQSX (SI), R11
-	IMULQ   R8, R11
-	ADDQ    BX, R11
-	VXORPS  Z0, Z0, Z0
-	VXORPS  Z1, Z1, Z1
-	VXORPS  Z2, Z2, Z2
-	VXORPS  Z3, Z3, Z3
-	VXORPS  Z4, Z4, Z4
-	XORQ    R10, R10
+	MOVQ    AX, R8
+	VMOVUPS (R8), Z0
+	ADDQ    CX, R8
+	VMOVUPS (R8), Z1
+	ADDQ    CX, R8
+	VMOVUPS (R8), Z2
+	ADDQ    CX, R8
+	VMOVUPS (R8), Z3
+	ADDQ    CX, R8
+	VMOVUPS (R8), Z4
+	MOVQ    SI, R11
+	MOVQ    nRows+64(FP), R10
+	MOVQ    v+40(FP), R8
+	MOVQ    $0x00000010, R9
+	SUBQ    lane+32(FP), R9
 
-dim1:
-	VMOVUPS     (R11)(R10*2), Z5
-	VMULPS.BCST (DX)(R10*2), Z5, Z6
+lanes1:
+	CMPQ    R9, R10
+	CMOVQGT R10, R9
+	SUBQ    R9, R10
+
+rows1:
+	VMOVUPS     (R8), Z5
+	PREFETCHT0  (R8)(BX*1)
+	VMULPS.BCST (R11), Z5, Z6
 	VADDPS      Z6, Z0, Z0
-	VMULPS.BCST 4(DX)(R10*2), Z5, Z6
+	VMULPS.BCST 64(R11), Z5, Z6
 	VADDPS      Z6, Z1, Z1
-	VMULPS.BCST 8(DX)(R10*2), Z5, Z6
+	VMULPS.BCST 128(R11), Z5, Z6
 	VADDPS      Z6, Z2, Z2
-	VMULPS.BCST 12(DX)(R10*2), Z5, Z6
+	VMULPS.BCST 192(R11), Z5, Z6
 	VADDPS      Z6, Z3, Z3
-	VMULPS.BCST 16(DX)(R10*2), Z5, Z6
+	VMULPS.BCST 256(R11), Z5, Z6
 	VADDPS      Z6, Z4, Z4
-	ADDQ        $0x20, R10
-	CMPQ        R10, R9
-	JNE         dim1
-	MOVQ        AX, R10
-	VMOVUPS     Z0, (R10)
-	ADDQ        CX, R10
-	VMOVUPS     Z1, (R10)
-	ADDQ        CX, R10
-	VMOVUPS     Z2, (R10)
-	ADDQ        CX, R10
-	VMOVUPS     Z3, (R10)
-	ADDQ        CX, R10
-	VMOVUPS     Z4, (R10)
-	ADDQ        $0x04, SI
+	ADDQ        $0x04, R11
+	ADDQ        DX, R8
+	DECQ        R9
+	JNE         rows1
+	ADDQ        DI, R11
+	MOVQ        $0x00000010, R9
+	TESTQ       R10, R10
+	JNE         lanes1
+	MOVQ        AX, R8
+	VMOVUPS     Z0, (R8)
+	ADDQ        CX, R8
+	VMOVUPS     Z1, (R8)
+	ADDQ        CX, R8
+	VMOVUPS     Z2, (R8)
+	ADDQ        CX, R8
+	VMOVUPS     Z3, (R8)
+	ADDQ        CX, R8
+	VMOVUPS     Z4, (R8)
 	ADDQ        $+64, AX
-	SUBQ        $0x01, DI
-	JMP         blocks1
+	ADDQ        $+64, v+40(FP)
+	SUBQ        $0x01, n+72(FP)
+	JMP         group1
 
 done:
 	VZEROUPPER
 	RET
 
-// func ScoreF32x6(dst *float32, dstStride int, q *float32, k *float32, blocks *int32, nBlocks int, blockStride int, dim int)
-// Requires: AVX, AVX512DQ, AVX512F
-TEXT ·ScoreF32x6(SB), NOSPLIT, $0-64
-	MOVQ  dst+0(FP), AX
-	MOVQ  dstStride+8(FP), CX
-	MOVQ  q+16(FP), DX
-	MOVQ  k+24(FP), BX
-	MOVQ  blocks+32(FP), SI
-	MOVQ  nBlocks+40(FP), DI
-	MOVQ  blockStride+48(FP), R8
-	MOVQ  dim+56(FP), R9
-	SHLQ  $0x02, CX
-	SHLQ  $0x02, R8
-	SHLQ  $0x05, R9
-	TESTQ R9, R9
-	JE    done
+// func AddRowsF32x6(dst *float32, dstStride int, e *float32, eStep int, lane int, v *float32, ahead *float32, vStride int, nRows int, n int)
+// Requires: AVX, AVX512F, CMOV, MMX+
+TEXT ·AddRowsF32x6(SB), NOSPLIT, $0-80
+	MOVQ dst+0(FP), AX
+	MOVQ dstStride+8(FP), CX
+	MOVQ vStride+56(FP), DX
+	MOVQ ahead+48(FP), BX
+	MOVQ e+16(FP), SI
+	MOVQ eStep+24(FP), DI
+	SHLQ $0x02, CX
+	SHLQ $0x02, DI
+	SUBQ $0x40, DI
+	SHLQ $0x02, DX
+	SUBQ v+40(FP), BX
+	CMPQ nRows+64(FP), $0x00
+	JE   done
 
-blocks1:
-	CMPQ    DI, $0x01
+group1:
+	CMPQ    n+72(FP), $0x01
 	JL      done
-	MOVLQSX (SI), R11
-	IMULQ   R8, R11
-	ADDQ    BX, R11
-	VXORPS  Z0, Z0, Z0
-	VXORPS  Z1, Z1, Z1
-	VXORPS  Z2, Z2, Z2
-	VXORPS  Z3, Z3, Z3
-	VXORPS  Z4, Z4, Z4
-	VXORPS  Z5, Z5, Z5
-	XORQ    R10, R10
-
-dim1:
-	VMOVUPS     (R11)(R10*2), Z6
-	VMULPS.BCST (DX)(R10*2), Z6, Z7
-	VADDPS      Z7, Z0, Z0
-	VMULPS.BCST 4(DX)(R10*2), Z6, Z7
-	VADDPS      Z7, Z1, Z1
-	VMULPS.BCST 8(DX)(R10*2), Z6, Z7
-	VADDPS      Z7, Z2, Z2
-	VMULPS.BCST 12(DX)(R10*2), Z6, Z7
-	VADDPS      Z7, Z3, Z3
-	VMULPS.BCST 16(DX)(R10*2), Z6, Z7
-	VADDPS      Z7, Z4, Z4
-	VMULPS.BCST 20(DX)(R10*2), Z6, Z7
-	VADDPS      Z7, Z5, Z5
-	ADDQ        $0x20, R10
-	CMPQ        R10, R9
-	JNE         dim1
-	MOVQ        AX, R10
-	VMOVUPS     Z0, (R10)
-	ADDQ        CX, R10
-	VMOVUPS     Z1, (R10)
-	ADDQ        CX, R10
-	VMOVUPS     Z2, (R10)
-	ADDQ        CX, R10
-	VMOVUPS     Z3, (R10)
-	ADDQ        CX, R10
-	VMOVUPS     Z4, (R10)
-	ADDQ        CX, R10
-	VMOVUPS     Z5, (R10)
-	ADDQ        $0x04, SI
-	ADDQ        $+64, AX
-	SUBQ        $0x01, DI
-	JMP         blocks1
-
-done:
-	VZEROUPPER
-	RET
-
-// func ScoreF32x7(dst *float32, dstStride int, q *float32, k *float32, blocks *int32, nBlocks int, blockStride int, dim int)
-// Requires: AVX, AVX512DQ, AVX512F
-TEXT ·ScoreF32x7(SB), NOSPLIT, $0-64
-	MOVQ  dst+0(FP), AX
-	MOVQ  dstStride+8(FP), CX
-	MOVQ  q+16(FP), DX
-	MOVQ  k+24(FP), BX
-	MOVQ  blocks+32(FP), SI
-	MOVQ  nBlocks+40(FP), DI
-	MOVQ  blockStride+48(FP), R8
-	MOVQ  dim+56(FP), R9
-	SHLQ  $0x02, CX
-	SHLQ  $0x02, R8
-	SHLQ  $0x05, R9
-	TESTQ R9, R9
-	JE    done
-
-blocks1:
-	CMPQ    DI, $0x01
-	JL      done
-	MOVLQSX (SI), R11
-	IMULQ   R8, R11
-	ADDQ    BX, R11
-	VXORPS  Z0, Z0, Z0
-	VXORPS  Z1, Z1, Z1
-	VXORPS  Z2, Z2, Z2
-	VXORPS  Z3, Z3, Z3
-	VXORPS  Z4, Z4, Z4
-	VXORPS  Z5, Z5, Z5
-	VXORPS  Z6, Z6, Z6
-	XORQ    R10, R10
-
-dim1:
-	VMOVUPS     (R11)(R10*2), Z7
-	VMULPS.BCST (DX)(R10*2), Z7, Z8
-	VADDPS      Z8, Z0, Z0
-	VMULPS.BCST 4(DX)(R10*2), Z7, Z8
-	VADDPS      Z8, Z1, Z1
-	VMULPS.BCST 8(DX)(R10*2), Z7, Z8
-	VADDPS      Z8, Z2, Z2
-	VMULPS.BCST 12(DX)(R10*2), Z7, Z8
-	VADDPS      Z8, Z3, Z3
-	VMULPS.BCST 16(DX)(R10*2), Z7, Z8
-	VADDPS      Z8, Z4, Z4
-	VMULPS.BCST 20(DX)(R10*2), Z7, Z8
-	VADDPS      Z8, Z5, Z5
-	VMULPS.BCST 24(DX)(R10*2), Z7, Z8
-	VADDPS      Z8, Z6, Z6
-	ADDQ        $0x20, R10
-	CMPQ        R10, R9
-	JNE         dim1
-	MOVQ        AX, R10
-	VMOVUPS     Z0, (R10)
-	ADDQ        CX, R10
-	VMOVUPS     Z1, (R10)
-	ADDQ        CX, R10
-	VMOVUPS     Z2, (R10)
-	ADDQ        CX, R10
-	VMOVUPS     Z3, (R10)
-	ADDQ        CX, R10
-	VMOVUPS     Z4, (R10)
-	ADDQ        CX, R10
-	VMOVUPS     Z5, (R10)
-	ADDQ        CX, R10
-	VMOVUPS     Z6, (R10)
-	ADDQ        $0x04, SI
-	ADDQ        $+64, AX
-	SUBQ        $0x01, DI
-	JMP         blocks1
-
-done:
-	VZEROUPPER
-	RET
-
-// func ScoreF32x8(dst *float32, dstStride int, q *float32, k *float32, blocks *int32, nBlocks int, blockStride int, dim int)
-// Requires: AVX, AVX512DQ, AVX512F
-TEXT ·ScoreF32x8(SB), NOSPLIT, $0-64
-	MOVQ  dst+0(FP), AX
-	MOVQ  dstStride+8(FP), CX
-	MOVQ  q+16(FP), DX
-	MOVQ  k+24(FP), BX
-	MOVQ  blocks+32(FP), SI
-	MOVQ  nBlocks+40(FP), DI
-	MOVQ  blockStride+48(FP), R8
-	MOVQ  dim+56(FP), R9
-	SHLQ  $0x02, CX
-	SHLQ  $0x02, R8
-	SHLQ  $0x05, R9
-	TESTQ R9, R9
-	JE    done
-
-blocks1:
-	CMPQ    DI, $0x01
-	JL      done
-	MOVLQSX (SI), R11
-	IMULQ   R8, R11
-	ADDQ    BX, R11
-	VXORPS  Z0, Z0, Z0
-	VXORPS  Z1, Z1, Z1
-	VXORPS  Z2, Z2, Z2
-	VXORPS  Z3, Z3, Z3
-	VXORPS  Z4, Z4, Z4
-	VXORPS  Z5, Z5, Z5
-	VXORPS  Z6, Z6, Z6
-	VXORPS  Z7, Z7, Z7
-	XORQ    R10, R10
-
-dim1:
-	VMOVUPS     (R11)(R10*2), Z8
-	VMULPS.BCST (DX)(R10*2), Z8, Z9
-	VADDPS      Z9, Z0, Z0
-	VMULPS.BCST 4(DX)(R10*2), Z8, Z9
-	VADDPS      Z9, Z1, Z1
-	VMULPS.BCST 8(DX)(R10*2), Z8, Z9
-	VADDPS      Z9, Z2, Z2
-	VMULPS.BCST 12(DX)(R10*2), Z8, Z9
-	VADDPS      Z9, Z3, Z3
-	VMULPS.BCST 16(DX)(R10*2), Z8, Z9
-	VADDPS      Z9, Z4, Z4
-	VMULPS.BCST 20(DX)(R10*2), Z8, Z9
-	VADDPS      Z9, Z5, Z5
-	VMULPS.BCST 24(DX)(R10*2), Z8, Z9
-	VADDPS      Z9, Z6, Z6
-	VMULPS.BCST 28(DX)(R10*2), Z8, Z9
-	VADDPS      Z9, Z7, Z7
-	ADDQ        $0x20, R10
-	CMPQ        R10, R9
-	JNE         dim1
-	MOVQ        AX, R10
-	VMOVUPS     Z0, (R10)
-	ADDQ        CX, R10
-	VMOVUPS     Z1, (R10)
-	ADDQ        CX, R10
-	VMOVUPS     Z2, (R10)
-	ADDQ        CX, R10
-	VMOVUPS     Z3, (R10)
-	ADDQ        CX, R10
-	VMOVUPS     Z4, (R10)
-	ADDQ        CX, R10
-	VMOVUPS     Z5, (R10)
-	ADDQ        CX, R10
-	VMOVUPS     Z6, (R10)
-	ADDQ        CX, R10
-	VMOVUPS     Z7, (R10)
-	ADDQ        $0x04, SI
-	ADDQ        $+64, AX
-	SUBQ        $0x01, DI
-	JMP         blocks1
-
-done:
-	VZEROUPPER
-	RET
-
-// func AddRowsF32x1(dst *float32, dstStride int, e *float32, eStride int, v *float32, vStride int, nRows int, n int)
-// Requires: AVX, AVX512F
-TEXT ·AddRowsF32x1(SB), NOSPLIT, $0-64
-	MOVQ dst+0(FP), AX
-	MOVQ dstStride+8(FP), CX
-	MOVQ eStride+24(FP), DX
-	SHLQ $0x02, CX
-	SHLQ $0x02, DX
-	MOVQ vStride+40(FP), CX
-	SHLQ $0x02, CX
-	CMPQ n+56(FP), $0x00
-	JE   done
-	CMPQ nRows+48(FP), $0x00
-	JE   done
-
-columns:
-	MOVQ    AX, DX
-	VMOVUPS (DX), Z0
-	MOVQ    e+16(FP), SI
-	MOVQ    nRows+48(FP), BX
-	MOVQ    v+32(FP), DX
-
-rows:
-	VMOVUPS     (DX), Z1
-	VMULPS.BCST (SI), Z1, Z1
-	VADDPS      Z1, Z0, Z0
-	ADDQ        $0x04, SI
-	ADDQ        CX, DX
-	DECQ        BX
-	JNE         rows
-	MOVQ        AX, DX
-	VMOVUPS     Z0, (DX)
-	ADDQ        $0x40, AX
-	ADDQ        $0x40, v+32(FP)
-	DECQ        n+56(FP)
-	JNE         columns
-
-done:
-	VZEROUPPER
-	RET
-
-// func AddRowsF32x2(dst *float32, dstStride int, e *float32, eStride int, v *float32, vStride int, nRows int, n int)
-// Requires: AVX, AVX512F
-TEXT ·AddRowsF32x2(SB), NOSPLIT, $0-64
-	MOVQ dst+0(FP), AX
-	MOVQ dstStride+8(FP), CX
-	MOVQ eStride+24(FP), DX
-	SHLQ $0x02, CX
-	SHLQ $0x02, DX
-	MOVQ vStride+40(FP), BX
-	SHLQ $0x02, BX
-	CMPQ n+56(FP), $0x00
-	JE   done
-	CMPQ nRows+48(FP), $0x00
-	JE   done
-
-columns:
-	MOVQ    AX, SI
-	VMOVUPS (SI), Z0
-	ADDQ    CX, SI
-	VMOVUPS (SI), Z1
-	MOVQ    e+16(FP), R8
-	MOVQ    nRows+48(FP), DI
-	MOVQ    v+32(FP), SI
-
-rows:
-	VMOVUPS     (SI), Z2
-	VMULPS.BCST (R8), Z2, Z3
-	VADDPS      Z3, Z0, Z0
-	VMULPS.BCST (R8)(DX*1), Z2, Z3
-	VADDPS      Z3, Z1, Z1
-	ADDQ        $0x04, R8
-	ADDQ        BX, SI
-	DECQ        DI
-	JNE         rows
-	MOVQ        AX, SI
-	VMOVUPS     Z0, (SI)
-	ADDQ        CX, SI
-	VMOVUPS     Z1, (SI)
-	ADDQ        $0x40, AX
-	ADDQ        $0x40, v+32(FP)
-	DECQ        n+56(FP)
-	JNE         columns
-
-done:
-	VZEROUPPER
-	RET
-
-// func AddRowsF32x3(dst *float32, dstStride int, e *float32, eStride int, v *float32, vStride int, nRows int, n int)
-// Requires: AVX, AVX512F
-TEXT ·AddRowsF32x3(SB), NOSPLIT, $0-64
-	MOVQ dst+0(FP), AX
-	MOVQ dstStride+8(FP), CX
-	MOVQ eStride+24(FP), DX
-	SHLQ $0x02, CX
-	SHLQ $0x02, DX
-	MOVQ vStride+40(FP), BX
-	SHLQ $0x02, BX
-	CMPQ n+56(FP), $0x00
-	JE   done
-	CMPQ nRows+48(FP), $0x00
-	JE   done
-
-columns:
-	MOVQ    AX, SI
-	VMOVUPS (SI), Z0
-	ADDQ    CX, SI
-	VMOVUPS (SI), Z1
-	ADDQ    CX, SI
-	VMOVUPS (SI), Z2
-	MOVQ    e+16(FP), R8
-	MOVQ    nRows+48(FP), DI
-	MOVQ    v+32(FP), SI
-
-rows:
-	VMOVUPS     (SI), Z3
-	VMULPS.BCST (R8), Z3, Z4
-	VADDPS      Z4, Z0, Z0
-	VMULPS.BCST (R8)(DX*1), Z3, Z4
-	VADDPS      Z4, Z1, Z1
-	VMULPS.BCST (R8)(DX*2), Z3, Z4
-	VADDPS      Z4, Z2, Z2
-	ADDQ        $0x04, R8
-	ADDQ        BX, SI
-	DECQ        DI
-	JNE         rows
-	MOVQ        AX, SI
-	VMOVUPS     Z0, (SI)
-	ADDQ        CX, SI
-	VMOVUPS     Z1, (SI)
-	ADDQ        CX, SI
-	VMOVUPS     Z2, (SI)
-	ADDQ        $0x40, AX
-	ADDQ        $0x40, v+32(FP)
-	DECQ        n+56(FP)
-	JNE         columns
-
-done:
-	VZEROUPPER
-	RET
-
-// func AddRowsF32x4(dst *float32, dstStride int, e *float32, eStride int, v *float32, vStride int, nRows int, n int)
-// Requires: AVX, AVX512F
-TEXT ·AddRowsF32x4(SB), NOSPLIT, $0-64
-	MOVQ dst+0(FP), AX
-	MOVQ dstStride+8(FP), CX
-	MOVQ eStride+24(FP), DX
-	SHLQ $0x02, CX
-	SHLQ $0x02, DX
-	MOVQ vStride+40(FP), BX
-	SHLQ $0x02, BX
-	LEAQ (DX)(DX*2), SI
-	CMPQ n+56(FP), $0x00
-	JE   done
-	CMPQ nRows+48(FP), $0x00
-	JE   done
-
-columns:
-	MOVQ    AX, DI
-	VMOVUPS (DI), Z0
-	ADDQ    CX, DI
-	VMOVUPS (DI), Z1
-	ADDQ    CX, DI
-	VMOVUPS (DI), Z2
-	ADDQ    CX, DI
-	VMOVUPS (DI), Z3
-	MOVQ    e+16(FP), R9
-	MOVQ    nRows+48(FP), R8
-	MOVQ    v+32(FP), DI
-
-rows:
-	VMOVUPS     (DI), Z4
-	VMULPS.BCST (R9), Z4, Z5
-	VADDPS      Z5, Z0, Z0
-	VMULPS.BCST (R9)(DX*1), Z4, Z5
-	VADDPS      Z5, Z1, Z1
-	VMULPS.BCST (R9)(DX*2), Z4, Z5
-	VADDPS      Z5, Z2, Z2
-	VMULPS.BCST (R9)(SI*1), Z4, Z5
-	VADDPS      Z5, Z3, Z3
-	ADDQ        $0x04, R9
-	ADDQ        BX, DI
-	DECQ        R8
-	JNE         rows
-	MOVQ        AX, DI
-	VMOVUPS     Z0, (DI)
-	ADDQ        CX, DI
-	VMOVUPS     Z1, (DI)
-	ADDQ        CX, DI
-	VMOVUPS     Z2, (DI)
-	ADDQ        CX, DI
-	VMOVUPS     Z3, (DI)
-	ADDQ        $0x40, AX
-	ADDQ        $0x40, v+32(FP)
-	DECQ        n+56(FP)
-	JNE         columns
-
-done:
-	VZEROUPPER
-	RET
-
-// func AddRowsF32x5(dst *float32, dstStride int, e *float32, eStride int, v *float32, vStride int, nRows int, n int)
-// Requires: AVX, AVX512F
-TEXT ·AddRowsF32x5(SB), NOSPLIT, $0-64
-	MOVQ dst+0(FP), AX
-	MOVQ dstStride+8(FP), CX
-	MOVQ eStride+24(FP), DX
-	SHLQ $0x02, CX
-	SHLQ $0x02, DX
-	MOVQ vStride+40(FP), BX
-	SHLQ $0x02, BX
-	LEAQ (DX)(DX*2), SI
-	CMPQ n+56(FP), $0x00
-	JE   done
-	CMPQ nRows+48(FP), $0x00
-	JE   done
-
-columns:
-	MOVQ    AX, DI
-	VMOVUPS (DI), Z0
-	ADDQ    CX, DI
-	VMOVUPS (DI), Z1
-	ADDQ    CX, DI
-	VMOVUPS (DI), Z2
-	ADDQ    CX, DI
-	VMOVUPS (DI), Z3
-	ADDQ    CX, DI
-	VMOVUPS (DI), Z4
-	MOVQ    e+16(FP), R9
-	MOVQ    nRows+48(FP), R8
-	MOVQ    v+32(FP), DI
-
-rows:
-	VMOVUPS     (DI), Z5
-	VMULPS.BCST (R9), Z5, Z6
-	VADDPS      Z6, Z0, Z0
-	VMULPS.BCST (R9)(DX*1), Z5, Z6
-	VADDPS      Z6, Z1, Z1
-	VMULPS.BCST (R9)(DX*2), Z5, Z6
-	VADDPS      Z6, Z2, Z2
-	VMULPS.BCST (R9)(SI*1), Z5, Z6
-	VADDPS      Z6, Z3, Z3
-	VMULPS.BCST (R9)(DX*4), Z5, Z6
-	VADDPS      Z6, Z4, Z4
-	ADDQ        $0x04, R9
-	ADDQ        BX, DI
-	DECQ        R8
-	JNE         rows
-	MOVQ        AX, DI
-	VMOVUPS     Z0, (DI)
-	ADDQ        CX, DI
-	VMOVUPS     Z1, (DI)
-	ADDQ        CX, DI
-	VMOVUPS     Z2, (DI)
-	ADDQ        CX, DI
-	VMOVUPS     Z3, (DI)
-	ADDQ        CX, DI
-	VMOVUPS     Z4, (DI)
-	ADDQ        $0x40, AX
-	ADDQ        $0x40, v+32(FP)
-	DECQ        n+56(FP)
-	JNE         columns
-
-done:
-	VZEROUPPER
-	RET
-
-// func AddRowsF32x6(dst *float32, dstStride int, e *float32, eStride int, v *float32, vStride int, nRows int, n int)
-// Requires: AVX, AVX512F
-TEXT ·AddRowsF32x6(SB), NOSPLIT, $0-64
-	MOVQ dst+0(FP), AX
-	MOVQ dstStride+8(FP), CX
-	MOVQ eStride+24(FP), DX
-	SHLQ $0x02, CX
-	SHLQ $0x02, DX
-	MOVQ vStride+40(FP), BX
-	SHLQ $0x02, BX
-	LEAQ (DX)(DX*2), SI
-	LEAQ (DX)(DX*4), DI
-	CMPQ n+56(FP), $0x00
-	JE   done
-	CMPQ nRows+48(FP), $0x00
-	JE   done
-
-columns:
 	MOVQ    AX, R8
 	VMOVUPS (R8), Z0
 	ADDQ    CX, R8
@@ -2238,28 +3183,40 @@ columns:
 	VMOVUPS (R8), Z4
 	ADDQ    CX, R8
 	VMOVUPS (R8), Z5
-	MOVQ    e+16(FP), R10
-	MOVQ    nRows+48(FP), R9
-	MOVQ    v+32(FP), R8
+	MOVQ    SI, R11
+	MOVQ    nRows+64(FP), R10
+	MOVQ    v+40(FP), R8
+	MOVQ    $0x00000010, R9
+	SUBQ    lane+32(FP), R9
 
-rows:
+lanes1:
+	CMPQ    R9, R10
+	CMOVQGT R10, R9
+	SUBQ    R9, R10
+
+rows1:
 	VMOVUPS     (R8), Z6
-	VMULPS.BCST (R10), Z6, Z7
+	PREFETCHT0  (R8)(BX*1)
+	VMULPS.BCST (R11), Z6, Z7
 	VADDPS      Z7, Z0, Z0
-	VMULPS.BCST (R10)(DX*1), Z6, Z7
+	VMULPS.BCST 64(R11), Z6, Z7
 	VADDPS      Z7, Z1, Z1
-	VMULPS.BCST (R10)(DX*2), Z6, Z7
+	VMULPS.BCST 128(R11), Z6, Z7
 	VADDPS      Z7, Z2, Z2
-	VMULPS.BCST (R10)(SI*1), Z6, Z7
+	VMULPS.BCST 192(R11), Z6, Z7
 	VADDPS      Z7, Z3, Z3
-	VMULPS.BCST (R10)(DX*4), Z6, Z7
+	VMULPS.BCST 256(R11), Z6, Z7
 	VADDPS      Z7, Z4, Z4
-	VMULPS.BCST (R10)(DI*1), Z6, Z7
+	VMULPS.BCST 320(R11), Z6, Z7
 	VADDPS      Z7, Z5, Z5
-	ADDQ        $0x04, R10
-	ADDQ        BX, R8
+	ADDQ        $0x04, R11
+	ADDQ        DX, R8
 	DECQ        R9
-	JNE         rows
+	JNE         rows1
+	ADDQ        DI, R11
+	MOVQ        $0x00000010, R9
+	TESTQ       R10, R10
+	JNE         lanes1
 	MOVQ        AX, R8
 	VMOVUPS     Z0, (R8)
 	ADDQ        CX, R8
@@ -2272,33 +3229,35 @@ rows:
 	VMOVUPS     Z4, (R8)
 	ADDQ        CX, R8
 	VMOVUPS     Z5, (R8)
-	ADDQ        $0x40, AX
-	ADDQ        $0x40, v+32(FP)
-	DECQ        n+56(FP)
-	JNE         columns
+	ADDQ        $+64, AX
+	ADDQ        $+64, v+40(FP)
+	SUBQ        $0x01, n+72(FP)
+	JMP         group1
 
 done:
 	VZEROUPPER
 	RET
 
-// func AddRowsF32x7(dst *float32, dstStride int, e *float32, eStride int, v *float32, vStride int, nRows int, n int)
-// Requires: AVX, AVX512F
-TEXT ·AddRowsF32x7(SB), NOSPLIT, $0-64
+// func AddRowsF32x7(dst *float32, dstStride int, e *float32, eStep int, lane int, v *float32, ahead *float32, vStride int, nRows int, n int)
+// Requires: AVX, AVX512F, CMOV, MMX+
+TEXT ·AddRowsF32x7(SB), NOSPLIT, $0-80
 	MOVQ dst+0(FP), AX
 	MOVQ dstStride+8(FP), CX
-	MOVQ eStride+24(FP), DX
+	MOVQ vStride+56(FP), DX
+	MOVQ ahead+48(FP), BX
+	MOVQ e+16(FP), SI
+	MOVQ eStep+24(FP), DI
 	SHLQ $0x02, CX
+	SHLQ $0x02, DI
+	SUBQ $0x40, DI
 	SHLQ $0x02, DX
-	MOVQ vStride+40(FP), BX
-	SHLQ $0x02, BX
-	LEAQ (DX)(DX*2), SI
-	LEAQ (DX)(DX*4), DI
-	CMPQ n+56(FP), $0x00
-	JE   done
-	CMPQ nRows+48(FP), $0x00
+	SUBQ v+40(FP), BX
+	CMPQ nRows+64(FP), $0x00
 	JE   done
 
-columns:
+group1:
+	CMPQ    n+72(FP), $0x01
+	JL      done
 	MOVQ    AX, R8
 	VMOVUPS (R8), Z0
 	ADDQ    CX, R8
@@ -2313,30 +3272,42 @@ columns:
 	VMOVUPS (R8), Z5
 	ADDQ    CX, R8
 	VMOVUPS (R8), Z6
-	MOVQ    e+16(FP), R10
-	MOVQ    nRows+48(FP), R9
-	MOVQ    v+32(FP), R8
+	MOVQ    SI, R11
+	MOVQ    nRows+64(FP), R10
+	MOVQ    v+40(FP), R8
+	MOVQ    $0x00000010, R9
+	SUBQ    lane+32(FP), R9
 
-rows:
+lanes1:
+	CMPQ    R9, R10
+	CMOVQGT R10, R9
+	SUBQ    R9, R10
+
+rows1:
 	VMOVUPS     (R8), Z7
-	VMULPS.BCST (R10), Z7, Z8
+	PREFETCHT0  (R8)(BX*1)
+	VMULPS.BCST (R11), Z7, Z8
 	VADDPS      Z8, Z0, Z0
-	VMULPS.BCST (R10)(DX*1), Z7, Z8
+	VMULPS.BCST 64(R11), Z7, Z8
 	VADDPS      Z8, Z1, Z1
-	VMULPS.BCST (R10)(DX*2), Z7, Z8
+	VMULPS.BCST 128(R11), Z7, Z8
 	VADDPS      Z8, Z2, Z2
-	VMULPS.BCST (R10)(SI*1), Z7, Z8
+	VMULPS.BCST 192(R11), Z7, Z8
 	VADDPS      Z8, Z3, Z3
-	VMULPS.BCST (R10)(DX*4), Z7, Z8
+	VMULPS.BCST 256(R11), Z7, Z8
 	VADDPS      Z8, Z4, Z4
-	VMULPS.BCST (R10)(DI*1), Z7, Z8
+	VMULPS.BCST 320(R11), Z7, Z8
 	VADDPS      Z8, Z5, Z5
-	VMULPS.BCST (R10)(SI*2), Z7, Z8
+	VMULPS.BCST 384(R11), Z7, Z8
 	VADDPS      Z8, Z6, Z6
-	ADDQ        $0x04, R10
-	ADDQ        BX, R8
+	ADDQ        $0x04, R11
+	ADDQ        DX, R8
 	DECQ        R9
-	JNE         rows
+	JNE         rows1
+	ADDQ        DI, R11
+	MOVQ        $0x00000010, R9
+	TESTQ       R10, R10
+	JNE         lanes1
 	MOVQ        AX, R8
 	VMOVUPS     Z0, (R8)
 	ADDQ        CX, R8
@@ -2351,96 +3322,158 @@ rows:
 	VMOVUPS     Z5, (R8)
 	ADDQ        CX, R8
 	VMOVUPS     Z6, (R8)
-	ADDQ        $0x40, AX
-	ADDQ        $0x40, v+32(FP)
-	DECQ        n+56(FP)
-	JNE         columns
+	ADDQ        $+64, AX
+	ADDQ        $+64, v+40(FP)
+	SUBQ        $0x01, n+72(FP)
+	JMP         group1
 
 done:
 	VZEROUPPER
 	RET
 
-// func AddRowsF32x8(dst *float32, dstStride int, e *float32, eStride int, v *float32, vStride int, nRows int, n int)
-// Requires: AVX, AVX512F
-TEXT ·AddRowsF32x8(SB), NOSPLIT, $0-64
+// func AddRowsF32x8(dst *float32, dstStride int, e *float32, eStep int, lane int, v *float32, ahead *float32, vStride int, nRows int, n int)
+// Requires: AVX, AVX512F, CMOV, MMX+
+TEXT ·AddRowsF32x8(SB), NOSPLIT, $0-80
 	MOVQ dst+0(FP), AX
 	MOVQ dstStride+8(FP), CX
-	MOVQ eStride+24(FP), DX
+	MOVQ vStride+56(FP), DX
+	MOVQ ahead+48(FP), BX
+	MOVQ e+16(FP), SI
+	MOVQ eStep+24(FP), DI
 	SHLQ $0x02, CX
+	SHLQ $0x02, DI
+	SUBQ $0x40, DI
 	SHLQ $0x02, DX
-	MOVQ vStride+40(FP), BX
-	SHLQ $0x02, BX
-	LEAQ (DX)(DX*2), SI
-	LEAQ (DX)(DX*4), DI
-	LEAQ (SI)(DX*4), R8
-	CMPQ n+56(FP), $0x00
-	JE   done
-	CMPQ nRows+48(FP), $0x00
+	SUBQ v+40(FP), BX
+	CMPQ nRows+64(FP), $0x00
 	JE   done
 
-columns:
-	MOVQ    AX, R9
-	VMOVUPS (R9), Z0
-	ADDQ    CX, R9
-	VMOVUPS (R9), Z1
-	ADDQ    CX, R9
-	VMOVUPS (R9), Z2
-	ADDQ    CX, R9
-	VMOVUPS (R9), Z3
-	ADDQ    CX, R9
-	VMOVUPS (R9), Z4
-	ADDQ    CX, R9
-	VMOVUPS (R9), Z5
-	ADDQ    CX, R9
-	VMOVUPS (R9), Z6
-	ADDQ    CX, R9
-	VMOVUPS (R9), Z7
-	MOVQ    e+16(FP), R11
-	MOVQ    nRows+48(FP), R10
-	MOVQ    v+32(FP), R9
+group1:
+	CMPQ    n+72(FP), $0x01
+	JL      done
+	MOVQ    AX, R8
+	VMOVUPS (R8), Z0
+	ADDQ    CX, R8
+	VMOVUPS (R8), Z1
+	ADDQ    CX, R8
+	VMOVUPS (R8), Z2
+	ADDQ    CX, R8
+	VMOVUPS (R8), Z3
+	ADDQ    CX, R8
+	VMOVUPS (R8), Z4
+	ADDQ    CX, R8
+	VMOVUPS (R8), Z5
+	ADDQ    CX, R8
+	VMOVUPS (R8), Z6
+	ADDQ    CX, R8
+	VMOVUPS (R8), Z7
+	MOVQ    SI, R11
+	MOVQ    nRows+64(FP), R10
+	MOVQ    v+40(FP), R8
+	MOVQ    $0x00000010, R9
+	SUBQ    lane+32(FP), R9
 
-rows:
-	VMOVUPS     (R9), Z8
+lanes1:
+	CMPQ    R9, R10
+	CMOVQGT R10, R9
+	SUBQ    R9, R10
+
+rows1:
+	VMOVUPS     (R8), Z8
+	PREFETCHT0  (R8)(BX*1)
 	VMULPS.BCST (R11), Z8, Z9
 	VADDPS      Z9, Z0, Z0
-	VMULPS.BCST (R11)(DX*1), Z8, Z9
+	VMULPS.BCST 64(R11), Z8, Z9
 	VADDPS      Z9, Z1, Z1
-	VMULPS.BCST (R11)(DX*2), Z8, Z9
+	VMULPS.BCST 128(R11), Z8, Z9
 	VADDPS      Z9, Z2, Z2
-	VMULPS.BCST (R11)(SI*1), Z8, Z9
+	VMULPS.BCST 192(R11), Z8, Z9
 	VADDPS      Z9, Z3, Z3
-	VMULPS.BCST (R11)(DX*4), Z8, Z9
+	VMULPS.BCST 256(R11), Z8, Z9
 	VADDPS      Z9, Z4, Z4
-	VMULPS.BCST (R11)(DI*1), Z8, Z9
+	VMULPS.BCST 320(R11), Z8, Z9
 	VADDPS      Z9, Z5, Z5
-	VMULPS.BCST (R11)(SI*2), Z8, Z9
+	VMULPS.BCST 384(R11), Z8, Z9
 	VADDPS      Z9, Z6, Z6
-	VMULPS.BCST (R11)(R8*1), Z8, Z9
+	VMULPS.BCST 448(R11), Z8, Z9
 	VADDPS      Z9, Z7, Z7
 	ADDQ        $0x04, R11
-	ADDQ        BX, R9
-	DECQ        R10
-	JNE         rows
-	MOVQ        AX, R9
-	VMOVUPS     Z0, (R9)
-	ADDQ        CX, R9
-	VMOVUPS     Z1, (R9)
-	ADDQ        CX, R9
-	VMOVUPS     Z2, (R9)
-	ADDQ        CX, R9
-	VMOVUPS     Z3, (R9)
-	ADDQ        CX, R9
-	VMOVUPS     Z4, (R9)
-	ADDQ        CX, R9
-	VMOVUPS     Z5, (R9)
-	ADDQ        CX, R9
-	VMOVUPS     Z6, (R9)
-	ADDQ        CX, R9
-	VMOVUPS     Z7, (R9)
-	ADDQ        $0x40, AX
-	ADDQ        $0x40, v+32(FP)
-	DECQ        n+56(FP)
-	JNE         columns
+	ADDQ        DX, R8
+	DECQ        R9
+	JNE         rows1
+	ADDQ        DI, R11
+	MOVQ        $0x00000010, R9
+	TESTQ       R10, R10
+	JNE         lanes1
+	MOVQ        AX, R8
+	VMOVUPS     Z0, (R8)
+	ADDQ        CX, R8
+	VMOVUPS     Z1, (R8)
+	ADDQ        CX, R8
+	VMOVUPS     Z2, (R8)
+	ADDQ        CX, R8
+	VMOVUPS     Z3, (R8)
+	ADDQ        CX, R8
+	VMOVUPS     Z4, (R8)
+	ADDQ        CX, R8
+	VMOVUPS     Z5, (R8)
+	ADDQ        CX, R8
+	VMOVUPS     Z6, (R8)
+	ADDQ        CX, R8
+	VMOVUPS     Z7, (R8)
+	ADDQ        $+64, AX
+	ADDQ        $+64, v+40(FP)
+	SUBQ        $0x01, n+72(FP)
+	JMP         group1
+
+done:
+	VZEROUPPER
+	RET
+
+// func Halves(dst *float32, src *uint16, n int)
+// Requires: AVX, AVX512F
+TEXT ·Halves(SB), NOSPLIT, $0-24
+	MOVQ dst+0(FP), AX
+	MOVQ src+8(FP), CX
+	MOVQ n+16(FP), DX
+
+group4:
+	CMPQ      DX, $0x04
+	JL        group2
+	VCVTPH2PS (CX), Z0
+	VMOVUPS   Z0, (AX)
+	VCVTPH2PS 32(CX), Z0
+	VMOVUPS   Z0, 64(AX)
+	VCVTPH2PS 64(CX), Z0
+	VMOVUPS   Z0, 128(AX)
+	VCVTPH2PS 96(CX), Z0
+	VMOVUPS   Z0, 192(AX)
+	ADDQ      $+128, CX
+	ADDQ      $+256, AX
+	SUBQ      $0x04, DX
+	JMP       group4
+
+group2:
+	CMPQ      DX, $0x02
+	JL        group1
+	VCVTPH2PS (CX), Z0
+	VMOVUPS   Z0, (AX)
+	VCVTPH2PS 32(CX), Z0
+	VMOVUPS   Z0, 64(AX)
+	ADDQ      $+64, CX
+	ADDQ      $+128, AX
+	SUBQ      $0x02, DX
+	JMP       group2
+
+group1:
+	CMPQ      DX, $0x01
+	JL        done
+	VCVTPH2PS (CX), Z0
+	VMOVUPS   Z0, (AX)
+	ADDQ      $+32, CX
+	ADDQ      $+64, AX
+	SUBQ      $0x01, DX
+	JMP       group1
 
 done:
 	VZEROUPPER

@@ -80,36 +80,36 @@ TEXT ·SiLUMul(SB), NOSPLIT, $0-32
 loop:
 	VMOVUPS    (CX), Z0
 	VXORPS     splat80000000<>+0(SB), Z0, Z1
-	VMULPS     splat3fb8aa3b<>+0(SB), Z1, Z2
-	VADDPS     splat4b400000<>+0(SB), Z2, Z2
-	VSUBPS     splat4b400000<>+0(SB), Z2, Z2
-	VMULPS     splat3f318000<>+0(SB), Z2, Z5
-	VSUBPS     Z5, Z1, Z3
-	VMULPS     splatb95e8083<>+0(SB), Z2, Z5
-	VSUBPS     Z5, Z3, Z3
-	VMULPS     splat39506967<>+0(SB), Z3, Z4
-	VADDPS     splat3ab743ce<>+0(SB), Z4, Z4
-	VMULPS     Z3, Z4, Z4
-	VADDPS     splat3c088908<>+0(SB), Z4, Z4
-	VMULPS     Z3, Z4, Z4
-	VADDPS     splat3d2aa9c1<>+0(SB), Z4, Z4
-	VMULPS     Z3, Z4, Z4
-	VADDPS     splat3e2aaaaa<>+0(SB), Z4, Z4
-	VMULPS     Z3, Z4, Z4
-	VADDPS     splat3f000000<>+0(SB), Z4, Z4
-	VMULPS     Z3, Z3, Z5
-	VMULPS     Z5, Z4, Z4
-	VADDPS     Z3, Z4, Z4
-	VADDPS     splat3f800000<>+0(SB), Z4, Z4
-	VCVTTPS2DQ Z2, Z2
-	VPSLLD     $0x17, Z2, Z2
-	VPADDD     Z2, Z4, Z4
+	VMULPS     splat3fb8aa3b<>+0(SB), Z1, Z4
+	VADDPS     splat4b400000<>+0(SB), Z4, Z4
+	VSUBPS     splat4b400000<>+0(SB), Z4, Z4
+	VMULPS     splat3f318000<>+0(SB), Z4, Z3
+	VSUBPS     Z3, Z1, Z5
+	VMULPS     splatb95e8083<>+0(SB), Z4, Z3
+	VSUBPS     Z3, Z5, Z5
+	VMULPS     splat39506967<>+0(SB), Z5, Z2
+	VADDPS     splat3ab743ce<>+0(SB), Z2, Z2
+	VMULPS     Z5, Z2, Z2
+	VADDPS     splat3c088908<>+0(SB), Z2, Z2
+	VMULPS     Z5, Z2, Z2
+	VADDPS     splat3d2aa9c1<>+0(SB), Z2, Z2
+	VMULPS     Z5, Z2, Z2
+	VADDPS     splat3e2aaaaa<>+0(SB), Z2, Z2
+	VMULPS     Z5, Z2, Z2
+	VADDPS     splat3f000000<>+0(SB), Z2, Z2
+	VMULPS     Z5, Z5, Z3
+	VMULPS     Z3, Z2, Z2
+	VADDPS     Z5, Z2, Z2
+	VADDPS     splat3f800000<>+0(SB), Z2, Z2
+	VCVTTPS2DQ Z4, Z4
+	VPSLLD     $0x17, Z4, Z4
+	VPADDD     Z4, Z2, Z2
 	VCMPPS     $0x1d, splatc2aea8f6<>+0(SB), Z1, K1
 	VCMPPS     $0x1e, splat42b17217<>+0(SB), Z1, K2
 	VCMPPS     $0x03, Z1, Z1, K3
-	VMOVAPS.Z  Z4, K1, Z4
-	VBLENDMPS  splat7f800000<>+0(SB), Z4, K2, Z4
-	VBLENDMPS  Z1, Z4, K3, Z1
+	VMOVAPS.Z  Z2, K1, Z2
+	VBLENDMPS  splat7f800000<>+0(SB), Z2, K2, Z2
+	VBLENDMPS  Z1, Z2, K3, Z1
 	VADDPS     splat3f800000<>+0(SB), Z1, Z1
 	VDIVPS     Z1, Z0, Z0
 	VMULPS     (DX), Z0, Z0
@@ -291,36 +291,36 @@ loop:
 	VMULPS     splat3d372713<>+0(SB), Z1, Z1
 	VADDPS     Z0, Z1, Z1
 	VMULPS     splatbfcc422a<>+0(SB), Z1, Z1
-	VMULPS     splat3fb8aa3b<>+0(SB), Z1, Z2
-	VADDPS     splat4b400000<>+0(SB), Z2, Z2
-	VSUBPS     splat4b400000<>+0(SB), Z2, Z2
-	VMULPS     splat3f318000<>+0(SB), Z2, Z5
-	VSUBPS     Z5, Z1, Z3
-	VMULPS     splatb95e8083<>+0(SB), Z2, Z5
-	VSUBPS     Z5, Z3, Z3
-	VMULPS     splat39506967<>+0(SB), Z3, Z4
-	VADDPS     splat3ab743ce<>+0(SB), Z4, Z4
-	VMULPS     Z3, Z4, Z4
-	VADDPS     splat3c088908<>+0(SB), Z4, Z4
-	VMULPS     Z3, Z4, Z4
-	VADDPS     splat3d2aa9c1<>+0(SB), Z4, Z4
-	VMULPS     Z3, Z4, Z4
-	VADDPS     splat3e2aaaaa<>+0(SB), Z4, Z4
-	VMULPS     Z3, Z4, Z4
-	VADDPS     splat3f000000<>+0(SB), Z4, Z4
-	VMULPS     Z3, Z3, Z5
-	VMULPS     Z5, Z4, Z4
-	VADDPS     Z3, Z4, Z4
-	VADDPS     splat3f800000<>+0(SB), Z4, Z4
-	VCVTTPS2DQ Z2, Z2
-	VPSLLD     $0x17, Z2, Z2
-	VPADDD     Z2, Z4, Z4
+	VMULPS     splat3fb8aa3b<>+0(SB), Z1, Z4
+	VADDPS     splat4b400000<>+0(SB), Z4, Z4
+	VSUBPS     splat4b400000<>+0(SB), Z4, Z4
+	VMULPS     splat3f318000<>+0(SB), Z4, Z3
+	VSUBPS     Z3, Z1, Z5
+	VMULPS     splatb95e8083<>+0(SB), Z4, Z3
+	VSUBPS     Z3, Z5, Z5
+	VMULPS     splat39506967<>+0(SB), Z5, Z2
+	VADDPS     splat3ab743ce<>+0(SB), Z2, Z2
+	VMULPS     Z5, Z2, Z2
+	VADDPS     splat3c088908<>+0(SB), Z2, Z2
+	VMULPS     Z5, Z2, Z2
+	VADDPS     splat3d2aa9c1<>+0(SB), Z2, Z2
+	VMULPS     Z5, Z2, Z2
+	VADDPS     splat3e2aaaaa<>+0(SB), Z2, Z2
+	VMULPS     Z5, Z2, Z2
+	VADDPS     splat3f000000<>+0(SB), Z2, Z2
+	VMULPS     Z5, Z5, Z3
+	VMULPS     Z3, Z2, Z2
+	VADDPS     Z5, Z2, Z2
+	VADDPS     splat3f800000<>+0(SB), Z2, Z2
+	VCVTTPS2DQ Z4, Z4
+	VPSLLD     $0x17, Z4, Z4
+	VPADDD     Z4, Z2, Z2
 	VCMPPS     $0x1d, splatc2aea8f6<>+0(SB), Z1, K1
 	VCMPPS     $0x1e, splat42b17217<>+0(SB), Z1, K2
 	VCMPPS     $0x03, Z1, Z1, K3
-	VMOVAPS.Z  Z4, K1, Z4
-	VBLENDMPS  splat7f800000<>+0(SB), Z4, K2, Z4
-	VBLENDMPS  Z1, Z4, K3, Z1
+	VMOVAPS.Z  Z2, K1, Z2
+	VBLENDMPS  splat7f800000<>+0(SB), Z2, K2, Z2
+	VBLENDMPS  Z1, Z2, K3, Z1
 	VADDPS     splat3f800000<>+0(SB), Z1, Z1
 	VDIVPS     Z1, Z0, Z0
 	VMULPS     (DX), Z0, Z0
@@ -370,36 +370,36 @@ loop:
 	VANDPS     splat80000000<>+0(SB), Z1, Z2
 	VANDPS     splat7fffffff<>+0(SB), Z1, Z1
 	VMULPS     splatc0000000<>+0(SB), Z1, Z1
-	VMULPS     splat3fb8aa3b<>+0(SB), Z1, Z3
-	VADDPS     splat4b400000<>+0(SB), Z3, Z3
-	VSUBPS     splat4b400000<>+0(SB), Z3, Z3
-	VMULPS     splat3f318000<>+0(SB), Z3, Z6
-	VSUBPS     Z6, Z1, Z4
-	VMULPS     splatb95e8083<>+0(SB), Z3, Z6
-	VSUBPS     Z6, Z4, Z4
-	VMULPS     splat39506967<>+0(SB), Z4, Z5
-	VADDPS     splat3ab743ce<>+0(SB), Z5, Z5
-	VMULPS     Z4, Z5, Z5
-	VADDPS     splat3c088908<>+0(SB), Z5, Z5
-	VMULPS     Z4, Z5, Z5
-	VADDPS     splat3d2aa9c1<>+0(SB), Z5, Z5
-	VMULPS     Z4, Z5, Z5
-	VADDPS     splat3e2aaaaa<>+0(SB), Z5, Z5
-	VMULPS     Z4, Z5, Z5
-	VADDPS     splat3f000000<>+0(SB), Z5, Z5
-	VMULPS     Z4, Z4, Z6
-	VMULPS     Z6, Z5, Z5
-	VADDPS     Z4, Z5, Z5
-	VADDPS     splat3f800000<>+0(SB), Z5, Z5
-	VCVTTPS2DQ Z3, Z3
-	VPSLLD     $0x17, Z3, Z3
-	VPADDD     Z3, Z5, Z5
+	VMULPS     splat3fb8aa3b<>+0(SB), Z1, Z5
+	VADDPS     splat4b400000<>+0(SB), Z5, Z5
+	VSUBPS     splat4b400000<>+0(SB), Z5, Z5
+	VMULPS     splat3f318000<>+0(SB), Z5, Z4
+	VSUBPS     Z4, Z1, Z6
+	VMULPS     splatb95e8083<>+0(SB), Z5, Z4
+	VSUBPS     Z4, Z6, Z6
+	VMULPS     splat39506967<>+0(SB), Z6, Z3
+	VADDPS     splat3ab743ce<>+0(SB), Z3, Z3
+	VMULPS     Z6, Z3, Z3
+	VADDPS     splat3c088908<>+0(SB), Z3, Z3
+	VMULPS     Z6, Z3, Z3
+	VADDPS     splat3d2aa9c1<>+0(SB), Z3, Z3
+	VMULPS     Z6, Z3, Z3
+	VADDPS     splat3e2aaaaa<>+0(SB), Z3, Z3
+	VMULPS     Z6, Z3, Z3
+	VADDPS     splat3f000000<>+0(SB), Z3, Z3
+	VMULPS     Z6, Z6, Z4
+	VMULPS     Z4, Z3, Z3
+	VADDPS     Z6, Z3, Z3
+	VADDPS     splat3f800000<>+0(SB), Z3, Z3
+	VCVTTPS2DQ Z5, Z5
+	VPSLLD     $0x17, Z5, Z5
+	VPADDD     Z5, Z3, Z3
 	VCMPPS     $0x1d, splatc2aea8f6<>+0(SB), Z1, K1
 	VCMPPS     $0x1e, splat42b17217<>+0(SB), Z1, K2
 	VCMPPS     $0x03, Z1, Z1, K3
-	VMOVAPS.Z  Z5, K1, Z5
-	VBLENDMPS  splat7f800000<>+0(SB), Z5, K2, Z5
-	VBLENDMPS  Z1, Z5, K3, Z1
+	VMOVAPS.Z  Z3, K1, Z3
+	VBLENDMPS  splat7f800000<>+0(SB), Z3, K2, Z3
+	VBLENDMPS  Z1, Z3, K3, Z1
 	VMOVUPS    splat3f800000<>+0(SB), Z4
 	VSUBPS     Z1, Z4, Z3
 	VADDPS     Z1, Z4, Z1
@@ -645,85 +645,70 @@ DATA splat7fc00000<>+48(SB)/8, $0x7fc000007fc00000
 DATA splat7fc00000<>+56(SB)/8, $0x7fc000007fc00000
 GLOBL splat7fc00000<>(SB), RODATA|NOPTR, $64
 
-// func Softmax(scores *float32, n int, lanes *float32, scale float32)
+// func Softmax(scores *float32, step int, n int, lanes *float32, scale float32)
 // Requires: AVX, AVX512DQ, AVX512F
-TEXT ·Softmax(SB), NOSPLIT, $0-28
+TEXT ·Softmax(SB), NOSPLIT, $0-36
 	MOVQ         scores+0(FP), AX
-	MOVQ         lanes+16(FP), CX
-	VBROADCASTSS scale+24(FP), Z0
-	MOVQ         n+8(FP), DX
+	MOVQ         lanes+24(FP), CX
+	VBROADCASTSS scale+32(FP), Z0
+	MOVQ         n+16(FP), DX
+	MOVQ         step+8(FP), BX
+	SHLQ         $0x02, BX
 	VMOVUPS      splatff800000<>+0(SB), Z1
 	VXORPS       Z2, Z2, Z2
-	VXORPS       Z3, Z3, Z3
 	TESTQ        DX, DX
 	JE           done
-	MOVQ         AX, BX
-	MOVQ         DX, SI
+	MOVQ         AX, SI
+	MOVQ         DX, DI
 
 scale:
-	VMULPS       (BX), Z0, Z4
-	VMOVUPS      Z4, (BX)
-	VMAXPS       Z4, Z1, Z1
-	VCMPPS       $0x03, Z4, Z4, K1
-	VPTERNLOGD.Z $0xff, Z4, Z4, K1, Z5
-	VORPS        Z5, Z3, Z3
-	ADDQ         $0x40, BX
-	DECQ         SI
-	JNE          scale
-	VSHUFF32X4   $0x4e, Z1, Z1, Z0
-	VMAXPS       Z0, Z1, Z1
-	VSHUFF32X4   $0x4e, Z3, Z3, Z0
-	VORPS        Z0, Z3, Z3
-	VSHUFF32X4   $0xb1, Z1, Z1, Z0
-	VMAXPS       Z0, Z1, Z1
-	VSHUFF32X4   $0xb1, Z3, Z3, Z0
-	VORPS        Z0, Z3, Z3
-	VPERMILPS    $0x4e, Z1, Z0
-	VMAXPS       Z0, Z1, Z1
-	VPERMILPS    $0x4e, Z3, Z0
-	VORPS        Z0, Z3, Z3
-	VPERMILPS    $0xb1, Z1, Z0
-	VMAXPS       Z0, Z1, Z1
-	VPERMILPS    $0xb1, Z3, Z0
-	VORPS        Z0, Z3, Z3
-	VORPS        Z3, Z1, Z1
+	VMULPS     (SI), Z0, Z3
+	VMOVUPS    Z3, (SI)
+	VMAXPS     Z1, Z3, Z1
+	ADDQ       BX, SI
+	DECQ       DI
+	JNE        scale
+	VSHUFF32X4 $0x4e, Z1, Z1, Z0
+	VMAXPS     Z0, Z1, Z1
+	VSHUFF32X4 $0xb1, Z1, Z1, Z0
+	VMAXPS     Z0, Z1, Z1
+	VPERMILPS  $0x4e, Z1, Z0
+	VMAXPS     Z0, Z1, Z1
+	VPERMILPS  $0xb1, Z1, Z0
+	VMAXPS     Z0, Z1, Z1
 
 exp:
-	VMOVUPS    (AX), Z4
-	VSUBPS     Z1, Z4, Z4
-	VMULPS     splat3fb8aa3b<>+0(SB), Z4, Z0
+	VMOVUPS    (AX), Z3
+	VSUBPS     Z1, Z3, Z3
+	VMULPS     splat3fb8aa3b<>+0(SB), Z3, Z0
 	VADDPS     splat4b400000<>+0(SB), Z0, Z0
 	VSUBPS     splat4b400000<>+0(SB), Z0, Z0
 	VMULPS     splat3f318000<>+0(SB), Z0, Z6
-	VSUBPS     Z6, Z4, Z3
+	VSUBPS     Z6, Z3, Z4
 	VMULPS     splatb95e8083<>+0(SB), Z0, Z6
-	VSUBPS     Z6, Z3, Z3
-	VMULPS     splat39506967<>+0(SB), Z3, Z5
+	VSUBPS     Z6, Z4, Z4
+	VMULPS     splat39506967<>+0(SB), Z4, Z5
 	VADDPS     splat3ab743ce<>+0(SB), Z5, Z5
-	VMULPS     Z3, Z5, Z5
+	VMULPS     Z4, Z5, Z5
 	VADDPS     splat3c088908<>+0(SB), Z5, Z5
-	VMULPS     Z3, Z5, Z5
+	VMULPS     Z4, Z5, Z5
 	VADDPS     splat3d2aa9c1<>+0(SB), Z5, Z5
-	VMULPS     Z3, Z5, Z5
+	VMULPS     Z4, Z5, Z5
 	VADDPS     splat3e2aaaaa<>+0(SB), Z5, Z5
-	VMULPS     Z3, Z5, Z5
+	VMULPS     Z4, Z5, Z5
 	VADDPS     splat3f000000<>+0(SB), Z5, Z5
-	VMULPS     Z3, Z3, Z6
+	VMULPS     Z4, Z4, Z6
 	VMULPS     Z6, Z5, Z5
-	VADDPS     Z3, Z5, Z5
+	VADDPS     Z4, Z5, Z5
 	VADDPS     splat3f800000<>+0(SB), Z5, Z5
 	VCVTTPS2DQ Z0, Z0
 	VPSLLD     $0x17, Z0, Z0
 	VPADDD     Z0, Z5, Z5
-	VCMPPS     $0x1d, splatc2aea8f6<>+0(SB), Z4, K1
-	VCMPPS     $0x1e, splat42b17217<>+0(SB), Z4, K2
-	VCMPPS     $0x03, Z4, Z4, K3
-	VMOVAPS.Z  Z5, K1, Z5
-	VBLENDMPS  splat7f800000<>+0(SB), Z5, K2, Z5
-	VBLENDMPS  Z4, Z5, K3, Z4
-	VMOVUPS    Z4, (AX)
-	VADDPS     Z4, Z2, Z2
-	ADDQ       $0x40, AX
+	VCMPPS     $0x15, splatc2aea8f6<>+0(SB), Z3, K1
+	VMOVAPS.Z  Z5, K1, Z3
+	VMOVUPS    Z3, (AX)
+	VADDPS     Z3, Z2, Z2
+	ADDQ       BX, AX
 	DECQ       DX
 	JNE        exp
 

@@ -110,8 +110,7 @@ func (m *moe) forward(c *tensor.CPU, dst, x tensor.F32) {
 			copy(ex.Row(i), x.Row(int(row)))
 		}
 		c.MatMuls(ex, tensor.Proj{Dst: gate, W: m.gate[e]}, tensor.Proj{Dst: up, W: m.up[e]})
-		c.SiLUMul(gate, gate, up)
-		c.MatMul(ey, m.down[e], gate)
+		c.MatMulSiLU(gate, up, tensor.Proj{Dst: ey, W: m.down[e]})
 		for i, row := range s.chosen {
 			addScaled(dst.Row(int(row)), ey.Row(i), scores.Row(int(row))[e])
 		}

@@ -97,8 +97,7 @@ func (m *olmo2) forward(p *pass) {
 		c.Add(p.x, p.h)
 
 		p.gateUp(p.x, tensor.Proj{Dst: p.gate, W: l.gate}, tensor.Proj{Dst: p.up, W: l.up})
-		c.SiLUMul(p.gate, p.gate, p.up)
-		c.MatMul(p.h, l.down, p.gate)
+		c.MatMulSiLU(p.gate, p.up, tensor.Proj{Dst: p.h, W: l.down})
 		c.RMSNorm(p.h, p.h, l.postFFNNorm, m.eps)
 		c.Add(p.x, p.h)
 		p.mark(i, p.x)

@@ -139,8 +139,7 @@ func (m *qwen2MoE) forward(p *pass) {
 			l.shared.add(c, p.ffn, p.h)
 		} else {
 			c.MatMuls(p.h, tensor.Proj{Dst: p.gate, W: l.gate}, tensor.Proj{Dst: p.up, W: l.up})
-			c.SiLUMul(p.gate, p.gate, p.up)
-			c.MatMul(p.ffn, l.down, p.gate)
+			c.MatMulSiLU(p.gate, p.up, tensor.Proj{Dst: p.ffn, W: l.down})
 		}
 		c.Add(p.x, p.ffn)
 		p.mark(i, p.x)
@@ -174,8 +173,7 @@ func (e *sharedExpert) add(c *tensor.CPU, dst, x tensor.F32) {
 	s := e.scratch
 	gate, up, y := cut(s.gate, x.Rows, e.gate.Rows), cut(s.up, x.Rows, e.gate.Rows), s.y.Head(x.Rows)
 	c.MatMuls(x, tensor.Proj{Dst: gate, W: e.gate}, tensor.Proj{Dst: up, W: e.up})
-	c.SiLUMul(gate, gate, up)
-	c.MatMul(y, e.down, gate)
+	c.MatMulSiLU(gate, up, tensor.Proj{Dst: y, W: e.down})
 	weight := cut(s.scores, x.Rows, 1)
 	c.MatMul(weight, e.router, x)
 	for i := range x.Rows {

@@ -112,8 +112,7 @@ func (m *qwen3MoE) forward(p *pass) {
 			l.experts.forward(c, p.ffn, p.h)
 		} else {
 			c.MatMuls(p.h, tensor.Proj{Dst: p.gate, W: l.gate}, tensor.Proj{Dst: p.up, W: l.up})
-			c.SiLUMul(p.gate, p.gate, p.up)
-			c.MatMul(p.ffn, l.down, p.gate)
+			c.MatMulSiLU(p.gate, p.up, tensor.Proj{Dst: p.ffn, W: l.down})
 		}
 		c.Add(p.x, p.ffn)
 		p.mark(i, p.x)

@@ -107,8 +107,7 @@ func (m *smollm3) forward(p *pass) {
 
 		c.RMSNorm(p.h, p.x, l.ffnNorm, m.eps)
 		p.gateUp(p.h, tensor.Proj{Dst: p.gate, W: l.gate}, tensor.Proj{Dst: p.up, W: l.up})
-		c.SiLUMul(p.gate, p.gate, p.up)
-		c.MatMul(p.h, l.down, p.gate)
+		c.MatMulSiLU(p.gate, p.up, tensor.Proj{Dst: p.h, W: l.down})
 		c.Add(p.x, p.h)
 		p.mark(i, p.x)
 	}

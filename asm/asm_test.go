@@ -20,6 +20,7 @@ var allowed = map[string][]string{
 	"avxvnni": {"AVX", "AVX2", "AVXVNNI", "F16C", "FMA3", "MMX+"},
 	"avx512":  {"AVX", "AVX2", "AVX512BW", "AVX512DQ", "AVX512F", "AVX512VL", "MMX+"},
 	"vnni":    {"AVX", "AVX2", "AVX512BW", "AVX512DQ", "AVX512F", "AVX512VL", "AVX512VNNI", "MMX+"},
+	"amx":     {"AMXINT8", "AMXTILE", "AVX", "AVX2", "AVX512BW", "AVX512DQ", "AVX512F", "AVX512VL", "CMOV", "MMX+"},
 }
 
 func TestKernelsRequireNoMoreThanTheirLevel(t *testing.T) {
@@ -143,6 +144,89 @@ func TestVEXBytes(t *testing.T) {
 		got = append(got, strings.TrimSpace(m[1]))
 	}
 	require.Equal(t, want, got)
+}
+
+// matrixLine is an instruction on matrix registers in a generated file: its bytes, and the mnemonic beside them.
+var matrixLine = regexp.MustCompile(`(?m)^\t((?:(?:LONG|BYTE) \$0x[0-9a-f]+(?:; )?)+) // ((?:TILE|TDP|LDTILE)[A-Z]+)(?: (.*))?$`)
+
+// matrixAsm is a line of mnemonic and operands in the syntax of GNU as.
+func matrixAsm(mnemonic, operands string) string {
+	r := regexp.MustCompile(`\b(TMM\d|R\d+|[ABCD]X|[SD]I|BP)\b`).ReplaceAllStringFunc(operands, func(name string) string {
+		if len(name) == 2 && name[0] != 'R' {
+			name = "r" + name
+		}
+		return "%" + strings.ToLower(name)
+	})
+	r = regexp.MustCompile(`\((%\w+)\)\((%\w+)\*1\)`).ReplaceAllString(r, "($1,$2,1)")
+	return strings.TrimSpace(strings.ToLower(mnemonic) + " " + r)
+}
+
+// matrixBytes returns the bytes of a list of LONG and BYTE as objdump prints them.
+func matrixBytes(list string) string {
+	var out []string
+	for _, m := range regexp.MustCompile(`\$0x([0-9a-f]+)`).FindAllStringSubmatch(list, -1) {
+		for at := len(m[1]); at > 0; at -= 2 {
+			out = append(out, m[1][at-2:at])
+		}
+	}
+	return strings.Join(out, " ")
+}
+
+// TestMatrixBytes compares the bytes in the generated files with what GNU as makes of the mnemonic beside them.
+func TestMatrixBytes(t *testing.T) {
+	as, objdump := tool(t, "as"), tool(t, "objdump")
+	paths, err := filepath.Glob(filepath.Join("amx", "*.s"))
+	require.NoError(t, err)
+	var want, source []string
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		require.NoError(t, err)
+		lines := matrixLine.FindAllStringSubmatch(string(text), -1)
+		require.NotEmpty(t, lines, path)
+		require.Equal(t, strings.Count(string(text), "\tLONG "), len(lines), path)
+		for _, m := range lines {
+			if asm := matrixAsm(m[2], m[3]); !slices.Contains(source, asm) {
+				source, want = append(source, asm), append(want, matrixBytes(m[1]))
+			}
+		}
+	}
+	object := filepath.Join(t.TempDir(), "a.o")
+	cmd := exec.Command(as, "-o", object, "-")
+	cmd.Stdin = strings.NewReader(strings.Join(source, "\n") + "\n")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Skipf("this assembler does not know AMX: %s", out)
+	}
+	out, err := exec.Command(objdump, "-d", object).Output()
+	require.NoError(t, err)
+	var got []string
+	for _, m := range regexp.MustCompile(`\t((?:[0-9a-f]{2} )+) *\t(?:tile|tdp|ldtile)`).FindAllStringSubmatch(string(out), -1) {
+		got = append(got, strings.TrimSpace(m[1]))
+	}
+	require.Equal(t, want, got)
+	for _, mnemonic := range []string{"ldtilecfg", "tileloadd", "tilestored", "tilezero", "tdpbssd", "tilerelease"} {
+		require.Contains(t, strings.Join(source, "\n"), mnemonic)
+	}
+}
+
+// TestMatrixStateEndsWithTheKernel: every function that configures matrix registers releases them, in this order, so that
+// the operating system has none to save between kernels.
+func TestMatrixStateEndsWithTheKernel(t *testing.T) {
+	paths, err := filepath.Glob(filepath.Join("amx", "*.s"))
+	require.NoError(t, err)
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		require.NoError(t, err)
+		functions := strings.Split(string(text), "\nTEXT ")[1:]
+		require.NotEmpty(t, functions, path)
+		for _, f := range functions {
+			configured, released, done := strings.Index(f, "LDTILECFG"), strings.Index(f, "TILERELEASE"), strings.Index(f, "\ndone:")
+			require.True(t, 0 < configured && configured < released && released < done, path)
+			require.Equal(t, 1, strings.Count(f, "\tRET"), path)
+			require.NotContains(t, f[configured:done], "\tJMP", path)
+			require.NotRegexp(t, `\tJ[A-Z]+ +done`, f[configured:], path)
+			require.NotContains(t, f, "\tCALL", path)
+		}
+	}
 }
 
 // TestGeneratedFilesAreCurrent runs the generator again into a copy and compares.

@@ -127,6 +127,13 @@ func TestMeasureRoofline(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, res.Reads, 6)
 	require.Len(t, res.Peaks, 2)
+	if cpu.Active(cpu.AMX) {
+		require.Len(t, res.MatrixPeaks, 2)
+		require.Greater(t, res.MatrixPeaks[0].GMACs, 0.0)
+		require.Contains(t, res.String(), "amx int8")
+	} else {
+		require.Empty(t, res.MatrixPeaks)
+	}
 	for _, row := range res.Reads {
 		require.Positive(t, row.GBps)
 	}

@@ -140,8 +140,15 @@ func (t *fillTask) Do(worker, nWorkers int) {
 // peakTask has every worker do independent int8 products.
 type peakTask struct {
 	rounds int
+	matrix bool // on matrix registers
 	macs   atomic.Int64
 }
 
 // Do does one worker's products.
-func (t *peakTask) Do(int, int) { t.macs.Add(probe.Int8Peak(t.rounds)) }
+func (t *peakTask) Do(int, int) {
+	if t.matrix {
+		t.macs.Add(probe.MatrixPeak(t.rounds))
+		return
+	}
+	t.macs.Add(probe.Int8Peak(t.rounds))
+}

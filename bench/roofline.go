@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"quickdraft/asm/probe"
 	"quickdraft/machine"
 	"quickdraft/modelfile/gguf"
 	"quickdraft/quant"
@@ -58,15 +59,18 @@ type Roofline struct {
 	Head
 	Reads []ReadRow `json:"reads"`
 	Peaks []PeakRow `json:"peaks"`
-	Chain *Chain    `json:"chain"`
-	Place *Place    `json:"place,omitempty"`
+	// MatrixPeaks are the rates of products on matrix registers, which no limit is made of; none without AMX.
+	MatrixPeaks []PeakRow `json:"matrix_peaks,omitempty"`
+	Chain       *Chain    `json:"chain"`
+	Place       *Place    `json:"place,omitempty"`
 }
 
 // probeSet is one measurement that is taken in every round.
 type probeSet struct {
 	pool    *tensor.Pool
 	threads int
-	bytes   int // 0: products
+	bytes   int  // 0: products
+	matrix  bool // products on matrix registers
 	rates   []float64
 }
 
@@ -84,6 +88,9 @@ func MeasureRoofline(ctx context.Context, threads, rounds int) (*Roofline, error
 		pool = tensor.NewPool(n)
 		defer pool.Close()
 		sets = append(sets, &probeSet{pool: pool, threads: n})
+		if probe.MatrixPeak(1) > 0 {
+			sets = append(sets, &probeSet{pool: pool, threads: n, matrix: true})
+		}
 		for _, mib := range workingSets {
 			sets = append(sets, &probeSet{pool: pool, threads: n, bytes: mib << 20})
 		}
@@ -106,9 +113,12 @@ func MeasureRoofline(ctx context.Context, threads, rounds int) (*Roofline, error
 	}
 	r := &Roofline{Head: NewHead(threads), Chain: chain.result()}
 	for _, s := range sets {
-		if s.bytes == 0 {
-			r.Peaks = append(r.Peaks, PeakRow{s.threads, Median(s.rates), Spread(s.rates)})
-		} else {
+		switch peak := (PeakRow{s.threads, Median(s.rates), Spread(s.rates)}); {
+		case s.matrix:
+			r.MatrixPeaks = append(r.MatrixPeaks, peak)
+		case s.bytes == 0:
+			r.Peaks = append(r.Peaks, peak)
+		default:
 			r.Reads = append(r.Reads, ReadRow{s.threads, s.bytes, Median(s.rates), Spread(s.rates)})
 		}
 	}
@@ -126,7 +136,10 @@ func threadCounts(n int) []int {
 
 func (s *probeSet) measure(data []byte) {
 	if s.bytes == 0 {
-		peak := peakTask{rounds: 100_000}
+		peak := peakTask{rounds: 100_000, matrix: s.matrix}
+		if s.matrix {
+			peak.rounds = 10_000 // of 85 times the products
+		}
 		start := time.Now()
 		s.pool.Run(&peak)
 		s.rates = append(s.rates, perNano(int(peak.macs.Load()), time.Since(start)))
@@ -244,6 +257,9 @@ func (r *Roofline) String() string {
 	s += fmt.Sprintf("\n%8s %8s %10s %8s", "threads", "", "GMAC/s", "spread")
 	for _, row := range r.Peaks {
 		s += fmt.Sprintf("\n%8d %8s %10.0f %7.0f%%", row.Threads, "int8", row.GMACs, 100*row.Spread)
+	}
+	for _, row := range r.MatrixPeaks {
+		s += fmt.Sprintf("\n%8d %8s %10.0f %7.0f%%", row.Threads, "amx int8", row.GMACs, 100*row.Spread)
 	}
 	s += fmt.Sprintf("\nchain    %d matrices of Q4_0, %.2f MiB in cache: %.1f GB/s (spread %.0f %%), %.2f of the %.1f GB/s of reading as much",
 		4, float64(r.Chain.Bytes)/(1<<20), r.Chain.GBps, 100*r.Chain.Spread, r.Chain.Share, r.Chain.L3GBps)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"quickdraft/asm/amx"
 	"quickdraft/asm/avx2"
 	"quickdraft/asm/avx512"
 	"quickdraft/asm/avxvnni"
@@ -26,6 +27,7 @@ func (l level) candidate(f *Format, m int) (Candidate, bool) {
 
 // levels lists the kernel packages, best first.
 var levels = []level{
+	{cpu.AMX, amx.Dots},
 	{cpu.VNNI, vnni.Dots},
 	{cpu.AVX512, avx512.Dots},
 	{cpu.AVXVNNI, avxvnni.Dots},

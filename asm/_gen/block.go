@@ -102,12 +102,16 @@ func (k *kernel) allTokens() {
 	}
 }
 
-// addScaled adds the dot product of half h times its factor, and the half's min.
-func (k *kernel) addScaled(a act, h int, dot, sum reg.VecVirtual) {
+// addScaled adds the dot product of half h, in a register or in memory, times its factor, and the half's min.
+func (k *kernel) addScaled(a act, h int, dot operand.Op, sum reg.VecVirtual) {
 	scaled := k.vec("scaled")
 	k.mulByFloat(a(actScale), k.factor[h], scaled)
-	k.VCVTDQ2PS(dot, dot)
-	k.VFMADD231PS(scaled, dot, sum)
+	float, ok := dot.(reg.VecVirtual)
+	if !ok {
+		float = k.vec("dot0")
+	}
+	k.VCVTDQ2PS(dot, float)
+	k.VFMADD231PS(scaled, float, sum)
 	if !k.f.mins {
 		return
 	}

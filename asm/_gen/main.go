@@ -42,14 +42,18 @@ func writeLevel(lv *level) error {
 			return err
 		}
 	}
-	for _, f := range formats {
+	for _, f := range lv.formats() {
 		if err := writeFormat(dir, lv, f); err != nil {
 			return fmt.Errorf("%s: %w", f.name, err)
 		}
 	}
 	probe := newSource()
-	emitPeak(probe, lv)
-	emitRead(probe, lv)
+	if lv.amx {
+		emitMatrixPeak(probe, lv)
+	} else {
+		emitPeak(probe, lv)
+		emitRead(probe, lv)
+	}
 	if err := probe.write(filepath.Join(dir, "probe_amd64.s")); err != nil {
 		return err
 	}
@@ -71,6 +75,11 @@ func unrolled(lv *level, f *format) bool { return lv.unroll || f.float != notFlo
 
 // writeFormat writes the kernels of a format: one for each token count, or one for 1 and one for any count.
 func writeFormat(dir string, lv *level, f *format) error {
+	if lv.amx {
+		s := newSource()
+		emitMatrix(s, lv, f, f.function(wideTokens), wideTokens)
+		return s.write(filepath.Join(dir, f.file+"_amd64.s"))
+	}
 	if !unrolled(lv, f) {
 		s := newSource()
 		emitDot(s, lv, f, f.function(1), 1)
@@ -100,9 +109,11 @@ func (s *source) write(path string) error {
 	if err != nil {
 		return err
 	}
-	text = encodeVEX(text)
-	if bytes.Contains(text, []byte(vexMnemonic)) {
-		return fmt.Errorf("%s: a %s was not encoded", path, vexMnemonic)
+	text = encodeAMX(encodeVEX(text))
+	for _, placeholder := range []string{vexMnemonic, amxPrefix} {
+		if bytes.Contains(text, []byte(placeholder)) {
+			return fmt.Errorf("%s: a %s was not encoded", path, placeholder)
+		}
 	}
 	return os.WriteFile(path, text, 0o644)
 }
@@ -137,24 +148,24 @@ func stubText(lv *level) []byte {
 	p("//\n// Each multiplies nTiles consecutive tiles of nBlocks blocks with the activation rows of its token count, and writes")
 	p("// dst[m*dstStride+16*tile+row], the bits of the format's DotRef in quant, which says what actStride is.")
 	p("package %s\n", lv.name)
-	if lv.unroll {
+	if lv.unroll && !lv.amx {
 		p("import \"unsafe\"\n")
 	}
 	p("// Dots has the kernel of each format for each token count; counts without one are nil.")
 	p("var Dots = map[string][%d]func(%s){", wideTokens+1, parameters)
-	for _, f := range formats {
+	for _, f := range lv.formats() {
 		var cells []string
-		for _, m := range tokenCounts() {
+		for _, m := range lv.tokenCounts() {
 			cells = append(cells, fmt.Sprintf("%d: %s", m, f.function(m)))
 		}
 		p("%q: {%s},", f.name, strings.Join(cells, ", "))
 	}
 	p("}")
-	for _, f := range formats {
-		for _, m := range tokenCounts() {
+	for _, f := range lv.formats() {
+		for _, m := range lv.tokenCounts() {
 			p("\n// %s multiplies tiles of %s with %d activation rows.", f.function(m), f.name, m)
 			p("//")
-			if m == wideTokens && lv.unroll && f.float == notFloat {
+			if m == wideTokens && lv.unroll && !lv.amx && f.float == notFloat {
 				p("func %s(%s) {", f.function(m), parameters)
 				p("wide(%s, nBlocks*%d, dst, dstStride, tiles, nTiles, act, actStride, nBlocks)\n}", f.function(maxTokens), f.tileBytes())
 				continue
@@ -171,12 +182,15 @@ func stubText(lv *level) []byte {
 			p("//\n//go:noescape\nfunc %s(%s, m int)", f.rolled(), parameters)
 		}
 	}
-	if lv.unroll {
+	if lv.unroll && !lv.amx {
 		p("%s", wideText)
 	}
 	p("\n// PeakMACs is the number of int8 multiply-adds of a round of Peak.\nconst PeakMACs = %d", peakMACs(lv))
 	p("\n// Peak runs rounds of independent int8 products on registers: the level's arithmetic without memory.")
 	p("//\n//go:noescape\nfunc Peak(rounds int)")
+	if lv.amx {
+		return b.Bytes()
+	}
 	p("\n// Read loads nLines lines of 64 bytes and does nothing with them.")
 	p("//\n//go:noescape\nfunc Read(src *byte, nLines int)")
 	return b.Bytes()

@@ -14,7 +14,12 @@ import (
 const peakSums = 12
 
 // peakMACs is the number of multiply-adds of a round of Peak.
-func peakMACs(lv *level) int { return peakSums * lv.bits / 8 }
+func peakMACs(lv *level) int {
+	if lv.amx {
+		return peakMatrices * 16 * 16 * 64
+	}
+	return peakSums * lv.bits / 8
+}
 
 // emitPeak writes rounds of products, each added to one of peakSums sums, in the instructions of the level's dot products.
 func emitPeak(s *source, lv *level) {

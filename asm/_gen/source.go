@@ -67,6 +67,8 @@ func (k *kernel) vectors() int {
 		}
 	}
 	switch {
+	case k.lv.amx: // scaled, dot
+		n += 2
 	case k.lv.unroll: // scaled, dots
 		n += 1 + k.m
 	case k.f.halves || k.usesSplit(): // the sums stay while the second half is multiplied
@@ -78,7 +80,9 @@ func (k *kernel) vectors() int {
 }
 
 // keepsFloats reports whether the float scales of a block of 256 columns stay in registers.
-func (k *kernel) keepsFloats() bool { return k.f.super && k.lv.bits == 512 && k.m <= maxTokens }
+func (k *kernel) keepsFloats() bool {
+	return k.f.super && k.lv.bits == 512 && (k.m <= maxTokens || k.lv.amx)
+}
 
 // constantsWanted lists the constants of the inner loops, the most used first.
 func (k *kernel) constantsWanted() []uint32 {
@@ -96,7 +100,10 @@ func (k *kernel) constantsWanted() []uint32 {
 			out = append(out, 0x03030303<<p.bit)
 		}
 	}
-	if k.f.flip && !k.usesSign() {
+	if k.lv.amx && k.f.offset > 0 && k.f.table == nil {
+		out = append(out, uint32(k.f.offset)*0x01010101)
+	}
+	if k.f.flip && !k.usesSign() && !k.lv.amx {
 		out = append(out, 0x80808080)
 	}
 	if k.usesSplit() && k.f.table == nil {

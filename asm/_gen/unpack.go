@@ -103,11 +103,11 @@ func (k *kernel) field(line reg.VecVirtual, from, to int, mask uint32, dst reg.V
 	}
 }
 
-// lookUp replaces 4-bit codes by the entries of the format's table: unsigned (plus the offset), or the signed weights to
-// the scratch and their absolute values to k.w.
+// lookUp replaces 4-bit codes by the entries of the format's table: unsigned (plus the offset), signed for matrix registers, or
+// the signed weights to the scratch and their absolute values to k.w.
 func (k *kernel) lookUp() {
 	table, bias := k.vec("dot0"), k.f.offset
-	if k.usesSign() {
+	if k.usesSign() || k.lv.amx {
 		bias = 0
 	}
 	k.broadcastTable(k.table(k.f.table, bias), table)

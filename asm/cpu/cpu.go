@@ -14,7 +14,7 @@ import (
 const EnvISA = "QUICKDRAFT_ISA"
 
 // Level is an instruction set that kernels exist for. Levels are a partial order:
-// go < avx2 < avxvnni and avx2 < avx512 < vnni.
+// go < avx2 < avxvnni and avx2 < avx512 < vnni < amx.
 type Level uint8
 
 // The levels, in the order in which a kernel is preferred (last is best).
@@ -24,9 +24,10 @@ const (
 	AVXVNNI              // AVX2 and the VEX form of VPDPBUSD
 	AVX512               // AVX2 and AVX-512 F, BW, VL, DQ; ZMM state
 	VNNI                 // AVX512 and AVX512_VNNI
+	AMX                  // VNNI, AMX-TILE and AMX-INT8; tile state, which Linux gives to processes that ask
 )
 
-var names = [...]string{Go: "go", AVX2: "avx2", AVXVNNI: "avxvnni", AVX512: "avx512", VNNI: "vnni"}
+var names = [...]string{Go: "go", AVX2: "avx2", AVXVNNI: "avxvnni", AVX512: "avx512", VNNI: "vnni", AMX: "amx"}
 
 // below lists, for each level, the levels that it includes, itself among them, as a bit set.
 var below = [...]uint8{
@@ -35,10 +36,11 @@ var below = [...]uint8{
 	AVXVNNI: 1<<Go | 1<<AVX2 | 1<<AVXVNNI,
 	AVX512:  1<<Go | 1<<AVX2 | 1<<AVX512,
 	VNNI:    1<<Go | 1<<AVX2 | 1<<AVX512 | 1<<VNNI,
+	AMX:     1<<Go | 1<<AVX2 | 1<<AVX512 | 1<<VNNI | 1<<AMX,
 }
 
 // Levels returns all levels, worst first.
-func Levels() []Level { return []Level{Go, AVX2, AVXVNNI, AVX512, VNNI} }
+func Levels() []Level { return []Level{Go, AVX2, AVXVNNI, AVX512, VNNI, AMX} }
 
 // String returns the name that QUICKDRAFT_ISA uses.
 func (l Level) String() string {
@@ -69,11 +71,21 @@ type choice struct {
 	err     error
 }
 
-var current = choose(detect(), os.Getenv(EnvISA))
+var current = start(detect(), os.Getenv(EnvISA), requestTiles)
+
+// start is choose without AMX where the operating system refuses the tile state. It is not asked when the cap excludes AMX.
+func start(present uint8, isa string, request func() bool) choice {
+	cap, err := ParseLevel(isa)
+	excluded := isa != "" && (err != nil || !cap.Includes(AMX))
+	if present&(1<<AMX) != 0 && (excluded || !request()) {
+		present &^= 1 << AMX
+	}
+	return choose(present, isa)
+}
 
 // choose combines the present levels with the value of QUICKDRAFT_ISA ("" is no cap). An unknown value leaves Go only.
 func choose(present uint8, isa string) choice {
-	c := choice{present: present | 1<<Go, cap: VNNI}
+	c := choice{present: present | 1<<Go, cap: AMX}
 	if isa == "" {
 		return c
 	}
@@ -114,7 +126,8 @@ func (c choice) best() Level {
 	return best
 }
 
-// Has reports whether processor and operating system support the level, whatever the cap says.
+// Has reports whether processor and operating system support the level, whatever the cap says; but a process whose cap
+// excludes AMX does not ask for its state and has no AMX.
 func Has(l Level) bool { return current.present&(1<<l) != 0 }
 
 // Active reports whether kernels of the level may run: it is present and within the cap.

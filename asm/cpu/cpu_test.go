@@ -13,6 +13,7 @@ func TestPartialOrder(t *testing.T) {
 		AVXVNNI: {Go, AVX2, AVXVNNI},
 		AVX512:  {Go, AVX2, AVX512},
 		VNNI:    {Go, AVX2, AVX512, VNNI},
+		AMX:     {Go, AVX2, AVX512, VNNI, AMX},
 	}
 	for _, l := range Levels() {
 		var got []Level
@@ -32,13 +33,14 @@ func TestParseLevel(t *testing.T) {
 		require.Equal(t, l, got)
 	}
 	_, err := ParseLevel("AVX10")
-	require.EqualError(t, err, `unknown instruction set "AVX10"; known are go, avx2, avxvnni, avx512, vnni`)
+	require.EqualError(t, err, `unknown instruction set "AVX10"; known are go, avx2, avxvnni, avx512, vnni, amx`)
 	require.Equal(t, "level(9)", Level(9).String())
 	require.False(t, Level(9).Includes(Go))
 }
 
 func TestChoose(t *testing.T) {
-	const all = 1<<Go | 1<<AVX2 | 1<<AVXVNNI | 1<<AVX512 | 1<<VNNI
+	const server = 1<<Go | 1<<AVX2 | 1<<AVXVNNI | 1<<AVX512 | 1<<VNNI
+	const all = server | 1<<AMX
 	const laptop = 1<<Go | 1<<AVX2 | 1<<AVXVNNI
 	for _, c := range []struct {
 		present uint8
@@ -47,7 +49,8 @@ func TestChoose(t *testing.T) {
 		active  []Level
 		err     string
 	}{
-		{all, "", VNNI, Levels(), ""},
+		{all, "", AMX, Levels(), ""},
+		{all, "amx", AMX, []Level{Go, AVX2, AVX512, VNNI, AMX}, ""},
 		{all, "vnni", VNNI, []Level{Go, AVX2, AVX512, VNNI}, ""},
 		{all, "avx512", AVX512, []Level{Go, AVX2, AVX512}, ""},
 		{all, "avxvnni", AVXVNNI, []Level{Go, AVX2, AVXVNNI}, ""},
@@ -56,7 +59,9 @@ func TestChoose(t *testing.T) {
 		{laptop, "", AVXVNNI, []Level{Go, AVX2, AVXVNNI}, ""},
 		{laptop, "vnni", AVX2, []Level{Go, AVX2}, "QUICKDRAFT_ISA=vnni: this processor or operating system lacks vnni; it has go, avx2, avxvnni"},
 		{0, "", Go, []Level{Go}, ""},
-		{all, "sse", Go, []Level{Go}, `QUICKDRAFT_ISA: unknown instruction set "sse"; known are go, avx2, avxvnni, avx512, vnni`},
+		{all, "sse", Go, []Level{Go}, `QUICKDRAFT_ISA: unknown instruction set "sse"; known are go, avx2, avxvnni, avx512, vnni, amx`},
+		{server, "", VNNI, []Level{Go, AVX2, AVXVNNI, AVX512, VNNI}, ""},
+		{server, "amx", VNNI, []Level{Go, AVX2, AVX512, VNNI}, "QUICKDRAFT_ISA=amx: this processor or operating system lacks amx; it has go, avx2, avxvnni, avx512, vnni"},
 	} {
 		got := choose(c.present, c.isa)
 		var active []Level
@@ -72,6 +77,34 @@ func TestChoose(t *testing.T) {
 			continue
 		}
 		require.EqualError(t, got.err, c.err)
+	}
+}
+
+// TestTilesAreRequested asks for the tile state only where kernels could use it, and has no AMX where that is refused.
+func TestTilesAreRequested(t *testing.T) {
+	const server = 1<<Go | 1<<AVX2 | 1<<AVX512 | 1<<VNNI
+	for _, c := range []struct {
+		present  uint8
+		isa      string
+		grant    bool
+		requests int
+		best     Level
+	}{
+		{server | 1<<AMX, "", true, 1, AMX},
+		{server | 1<<AMX, "amx", true, 1, AMX},
+		{server | 1<<AMX, "", false, 1, VNNI},
+		{server | 1<<AMX, "amx", false, 1, VNNI},
+		{server | 1<<AMX, "vnni", true, 0, VNNI},
+		{server | 1<<AMX, "avx2", true, 0, AVX2},
+		{server | 1<<AMX, "sse", true, 0, Go},
+		{server, "", true, 0, VNNI},
+	} {
+		requests := 0
+		got := start(c.present, c.isa, func() bool { requests++; return c.grant })
+		require.Equal(t, c.requests, requests, "%+v", c)
+		require.Equal(t, c.best, got.best(), "%+v", c)
+		require.Equal(t, c.best == AMX, got.present&(1<<AMX) != 0, "%+v", c)
+		require.Equal(t, c.isa == "sse" || c.isa == "amx" && !c.grant, got.err != nil, "%+v: %v", c, got.err)
 	}
 }
 

@@ -3,7 +3,7 @@ package cpu
 import "github.com/klauspost/cpuid/v2"
 
 // detect returns the bit set of present levels. cpuid reports AVX and the AVX-512 features only when XCR0 says that the
-// operating system saves YMM, respectively opmask and ZMM, state.
+// operating system saves YMM, respectively opmask and ZMM, state. It does not look at the tile state: requestTiles does.
 func detect() uint8 { return levelsOf(cpuid.CPU.Supports) }
 
 // levelsOf returns the bit set of levels whose features has reports.
@@ -20,8 +20,12 @@ func levelsOf(has func(...cpuid.FeatureID) bool) uint8 {
 		return set
 	}
 	set |= 1 << AVX512
-	if has(cpuid.AVX512VNNI) {
-		set |= 1 << VNNI
+	if !has(cpuid.AVX512VNNI) {
+		return set
+	}
+	set |= 1 << VNNI
+	if has(cpuid.AMXTILE, cpuid.AMXINT8) {
+		set |= 1 << AMX
 	}
 	return set
 }

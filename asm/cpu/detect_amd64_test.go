@@ -17,6 +17,7 @@ var featuresOf = map[Level]map[string]cpuid.FeatureID{
 	AVXVNNI: {"avx_vnni": cpuid.AVXVNNI},
 	AVX512:  {"avx512f": cpuid.AVX512F, "avx512bw": cpuid.AVX512BW, "avx512vl": cpuid.AVX512VL, "avx512dq": cpuid.AVX512DQ},
 	VNNI:    {"avx512_vnni": cpuid.AVX512VNNI},
+	AMX:     {"amx_tile": cpuid.AMXTILE, "amx_int8": cpuid.AMXINT8},
 }
 
 // TestLevelsOfFeatures takes each feature away from a processor that has all: the levels that need it go, and no other.
@@ -26,7 +27,7 @@ func TestLevelsOfFeatures(t *testing.T) {
 			return !slices.ContainsFunc(ids, func(id cpuid.FeatureID) bool { return slices.Contains(missing, id) })
 		})
 	}
-	require.Equal(t, uint8(1<<Go|1<<AVX2|1<<AVXVNNI|1<<AVX512|1<<VNNI), levels())
+	require.Equal(t, uint8(1<<Go|1<<AVX2|1<<AVXVNNI|1<<AVX512|1<<VNNI|1<<AMX), levels())
 	for level, features := range featuresOf {
 		for name, id := range features {
 			got := levels(id)
@@ -53,7 +54,7 @@ func TestDetectAgreesWithTheSystem(t *testing.T) {
 		t.Skip("an emulated processor is not the one that the system lists")
 	}
 	for _, l := range Levels() {
-		want := true
+		want := l != AMX || !current.capped || current.cap.Includes(AMX)
 		for level, features := range featuresOf {
 			for name := range features {
 				want = want && (!l.Includes(level) || slices.Contains(has, name))

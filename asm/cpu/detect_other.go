@@ -4,3 +4,5 @@ package cpu
 
 // detect returns the bit set of present levels: kernels exist for amd64 only.
 func detect() uint8 { return 1 << Go }
+
+func requestTiles() bool { return false }

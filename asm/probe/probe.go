@@ -14,5 +14,9 @@ func Read(b []byte) {
 }
 
 // Int8Peak runs rounds of independent int8 products in the best active level's dot product instructions and returns the
-// number of multiply-adds done, 0 without a kernel. Their time is the roofline of matrix products.
+// number of multiply-adds done, 0 without a kernel. At the level with AMX these are VPDPBUSD too. Their time is the roofline of matrix products.
 func Int8Peak(rounds int) int64 { return peak(rounds) }
+
+// MatrixPeak is Int8Peak in instructions on matrix registers, 0 where no active level has them. Matrix products need other
+// instructions in between, so that it is a figure to compare kernels with and not the roofline.
+func MatrixPeak(rounds int) int64 { return matrixPeak(rounds) }

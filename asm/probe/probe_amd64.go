@@ -1,6 +1,7 @@
 package probe
 
 import (
+	"quickdraft/asm/amx"
 	"quickdraft/asm/avx2"
 	"quickdraft/asm/avx512"
 	"quickdraft/asm/avxvnni"
@@ -22,7 +23,7 @@ func read(src *byte, nLines int) {
 func peak(rounds int) int64 {
 	perRound := 0
 	switch cpu.Best() {
-	case cpu.VNNI:
+	case cpu.VNNI, cpu.AMX:
 		vnni.Peak(rounds)
 		perRound = vnni.PeakMACs
 	case cpu.AVX512:
@@ -36,4 +37,12 @@ func peak(rounds int) int64 {
 		perRound = avx2.PeakMACs
 	}
 	return int64(rounds) * int64(perRound)
+}
+
+func matrixPeak(rounds int) int64 {
+	if !cpu.Active(cpu.AMX) {
+		return 0
+	}
+	amx.Peak(rounds)
+	return int64(rounds) * amx.PeakMACs
 }

@@ -27,6 +27,17 @@ func TestInt8PeakCounts(t *testing.T) {
 	require.Zero(t, Int8Peak(0))
 }
 
+func TestMatrixPeakCounts(t *testing.T) {
+	if !cpu.Active(cpu.AMX) {
+		require.Zero(t, MatrixPeak(10))
+		return
+	}
+	one := MatrixPeak(1)
+	require.Positive(t, one)
+	require.Equal(t, 100*one, MatrixPeak(100))
+	require.Zero(t, MatrixPeak(0))
+}
+
 func BenchmarkInt8Peak(b *testing.B) {
 	var macs int64
 	for b.Loop() {

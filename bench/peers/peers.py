@@ -166,7 +166,7 @@ def arguments():
     p.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count())
     p.add_argument("--rounds", type=int, default=7)
     p.add_argument("--prompt", type=int, default=512)
-    p.add_argument("--isa", help="QUICKDRAFT_ISA of our side: avx2, avxvnni, avx512, vnni, go")
+    p.add_argument("--isa", help="QUICKDRAFT_ISA of our side: avx2, avxvnni, avx512, vnni, amx, go")
     p.add_argument("--json", help="file for all measurements")
     p.add_argument("--home", default=str(Path.home() / ".cache" / "quickdraft-peers"))
     p.add_argument("--install-only", action="store_true")

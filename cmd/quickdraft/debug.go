@@ -317,7 +317,7 @@ func debugLevels() *cobra.Command {
 	return &cobra.Command{
 		Use: "levels", Short: "List the instruction set levels of this CPU, one a line", Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			for _, l := range []cpu.Level{cpu.Go, cpu.AVX2, cpu.AVXVNNI, cpu.AVX512, cpu.VNNI} {
+			for _, l := range cpu.Levels() {
 				if cpu.Has(l) {
 					fmt.Fprintln(stdout, l)
 				}

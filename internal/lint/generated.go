@@ -11,7 +11,7 @@ import (
 )
 
 // levels are the folders of generated kernels.
-var levels = []string{"asm/avx2", "asm/avxvnni", "asm/avx512", "asm/vnni"}
+var levels = []string{"asm/avx2", "asm/avxvnni", "asm/avx512", "asm/vnni", "asm/amx"}
 
 // Generated checks that what a program wrote says so: all assembly, and all Go of the kernel folders but their tests. Other
 // Go says so only in a folder whose sources name the program: it is exempt from the limits of size.

@@ -14,11 +14,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// allowed lists the extensions that each level's kernels may require (avo counts PREFETCHT0 as MMX+).
+// allowed lists the extensions that each level's kernels may require (avo counts PREFETCHT0 as MMX+; every
+// amd64 processor has CMOV).
 var allowed = map[string][]string{
-	"avx2":    {"AVX", "AVX2", "F16C", "FMA3", "MMX+"},
+	"avx2":    {"AVX", "AVX2", "CMOV", "F16C", "FMA3", "MMX+"},
 	"avxvnni": {"AVX", "AVX2", "AVXVNNI", "F16C", "FMA3", "MMX+"},
-	"avx512":  {"AVX", "AVX2", "AVX512BW", "AVX512DQ", "AVX512F", "AVX512VL", "MMX+"},
+	"avx512":  {"AVX", "AVX2", "AVX512BW", "AVX512DQ", "AVX512F", "AVX512VL", "CMOV", "MMX+"},
 	"vnni":    {"AVX", "AVX2", "AVX512BW", "AVX512DQ", "AVX512F", "AVX512VL", "AVX512VNNI", "MMX+"},
 	"amx":     {"AMXINT8", "AMXTILE", "AVX", "AVX2", "AVX512BW", "AVX512DQ", "AVX512F", "AVX512VL", "CMOV", "MMX+"},
 }

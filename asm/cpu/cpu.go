@@ -139,5 +139,14 @@ func Best() Level { return current.best() }
 // Cap returns the level that QUICKDRAFT_ISA names, and whether it is set.
 func Cap() (Level, bool) { return current.cap, current.capped }
 
+// Missing says in one line why this machine has no level but Go, or "" where it has one.
+func Missing() string {
+	why := missing()
+	if why == "" {
+		return ""
+	}
+	return why + ": the portable Go kernels run, which are many times slower"
+}
+
 // Err reports a QUICKDRAFT_ISA that is unknown or not available on this machine; it names the value and what is known.
 func Err() error { return current.err }

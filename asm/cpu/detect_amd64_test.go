@@ -63,3 +63,29 @@ func TestDetectAgreesWithTheSystem(t *testing.T) {
 		require.Equal(t, want, Has(l), "%s", l)
 	}
 }
+
+func TestMissing(t *testing.T) {
+	without := func(absent ...cpuid.FeatureID) func(...cpuid.FeatureID) bool {
+		return func(ids ...cpuid.FeatureID) bool {
+			for _, id := range ids {
+				if slices.Contains(absent, id) {
+					return false
+				}
+			}
+			return true
+		}
+	}
+	for _, c := range []struct {
+		absent []cpuid.FeatureID
+		want   string
+	}{
+		{nil, ""},
+		{[]cpuid.FeatureID{cpuid.AVX512F, cpuid.AVXVNNI}, ""},
+		{[]cpuid.FeatureID{cpuid.AVX2, cpuid.BMI2}, "this processor or operating system lacks AVX2, BMI2"},
+		{[]cpuid.FeatureID{cpuid.AVX, cpuid.AVX2, cpuid.FMA3, cpuid.F16C, cpuid.BMI2}, "this processor or operating system lacks AVX, AVX2, FMA, F16C, BMI2"},
+	} {
+		require.Equal(t, c.want, lacks(missingOf(without(c.absent...))))
+		require.Equal(t, c.want == "", levelsOf(without(c.absent...)) != 1<<Go)
+	}
+	require.Equal(t, Has(AVX2), Missing() == "")
+}

@@ -161,6 +161,7 @@ func (f *modelFlags) open(ctx context.Context) (*loaded, error) {
 // engineOptions turns the flags into the engine's options.
 func (f *modelFlags) engineOptions() engine.Options {
 	warnThreads(f.threads)
+	warnSlow()
 	o := engine.Options{Context: f.context, Threads: f.threads, F32: f.weights == "f32", CacheTypeK: f.cacheK, CacheTypeV: f.cacheV}
 	o.Contiguous = f.layout == "contiguous"
 	if o.Threads == 0 {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"quickdraft/asm/cpu"
 	"quickdraft/machine"
 )
 
@@ -53,6 +54,19 @@ func judgeThreads(threads, cpus int) (warning string, err error) {
 		return fmt.Sprintf("warning: -t %d is more threads than the %s that this process may use: they wait for each other", threads, countCPUs(cpus)), nil
 	}
 	return "", nil
+}
+
+// warnedSlow makes that it is said once.
+var warnedSlow sync.Once
+
+// warnSlow says why no kernel in assembly runs, unless QUICKDRAFT_ISA asks for that.
+func warnSlow() {
+	if _, capped := cpu.Cap(); capped {
+		return
+	}
+	if why := cpu.Missing(); why != "" {
+		warnedSlow.Do(func() { fmt.Fprintln(os.Stderr, "warning: "+why) })
+	}
 }
 
 func countCPUs(n int) string {

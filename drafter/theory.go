@@ -35,19 +35,8 @@ func OptimalGamma(alpha, c float64, limit int) int {
 	return best
 }
 
-// StepDistribution returns the probabilities of a round giving 1, 2, ... len(alphas)+1 tokens when the guess at position i
-// is accepted with probability alphas[i], provided that those before it were.
-func StepDistribution(alphas []float64) []float64 {
-	p := make([]float64, 0, len(alphas)+1)
-	reach := 1.0
-	for _, a := range alphas {
-		p = append(p, float64(reach*(1-a)))
-		reach *= a
-	}
-	return append(p, reach)
-}
-
-// ExpectedSteps returns the mean of StepDistribution: one and every position's probability of being reached and accepted.
+// ExpectedSteps returns how many tokens a round gives on average when the guess at position i is accepted with probability
+// alphas[i], provided that those before it were: one, and every position's probability of being reached and accepted.
 func ExpectedSteps(alphas []float64) float64 {
 	e := 1.0
 	for i := len(alphas) - 1; i >= 0; i-- {

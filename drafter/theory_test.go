@@ -53,7 +53,7 @@ func TestTheoryAgainstTheConformanceSet(t *testing.T) {
 		require.Equal(t, c.Possible, gamma > 0, "%+v", c)
 	}
 	for _, c := range file.Steps {
-		p := StepDistribution(c.Alphas)
+		p := stepDistribution(c.Alphas)
 		require.Len(t, p, len(c.Emitted))
 		for i := range p {
 			near(t, c.Emitted[i], p[i])
@@ -88,4 +88,16 @@ func TestTheoryGivesThePublishedTables(t *testing.T) {
 	} {
 		require.InDelta(t, c.expected, Speedup(c.alpha, c.gamma, c.c), 0.1, "%+v", c)
 	}
+}
+
+// stepDistribution returns the probabilities of a round giving 1, 2, ... len(alphas)+1 tokens when the guess at position i
+// is accepted with probability alphas[i], provided that those before it were.
+func stepDistribution(alphas []float64) []float64 {
+	p := make([]float64, 0, len(alphas)+1)
+	reach := 1.0
+	for _, a := range alphas {
+		p = append(p, float64(reach*(1-a)))
+		reach *= a
+	}
+	return append(p, reach)
 }

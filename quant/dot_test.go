@@ -119,9 +119,9 @@ func specDot(f *Format, row, act []byte) (acc float32) {
 				dot += v * x
 				isum += x
 			}
-			acc = FMA32(float32(dot), float32(s.w*actBlock(a).scale()), acc)
+			acc = fma32(float32(dot), float32(s.w*actBlock(a).scale()), acc)
 			if s.hasMin {
-				acc = FMA32(s.min, float32(actBlock(a).scale()*float32(isum)), acc)
+				acc = fma32(s.min, float32(actBlock(a).scale()*float32(isum)), acc)
 			}
 		}
 	}

@@ -2,8 +2,9 @@ package quant
 
 import "math"
 
-// FMA32 returns x*y + z rounded once to float32, ties to even: the bits of a hardware float32 fused multiply-add
-// (a NaN result may differ in its payload).
+// x*y + z rounded once to float32, ties to even, has the bits of a hardware float32 fused multiply-add (a NaN result may
+// differ in its payload). It is s := fmaSum(x, y, z) rounded to float32, or fmaTie(x, y, z) if mayTie(s); loops spell this
+// out, for they cannot afford the call.
 //
 // Proof. The product of two float32 has at most 48 bits and an exponent far inside float64's range, so p is exact. Let
 // v = p + z be the exact sum and s its rounding to float64. A float32 result can only differ between v and s when s is a
@@ -18,15 +19,6 @@ import "math"
 //
 // Multiplying and adding with two roundings would spare the Go path this step (mulAdd is 27 % of the time of Q4_K with 4
 // rows, by profile) but cost every kernel one more instruction a row and scale, and the kernels are the product.
-//
-// A loop that cannot afford the call spells it out: s := fmaSum(x, y, z), and fmaTie(x, y, z) if mayTie(s).
-func FMA32(x, y, z float32) float32 {
-	s := fmaSum(x, y, z)
-	if mayTie(s) {
-		return fmaTie(x, y, z)
-	}
-	return float32(s)
-}
 
 // fmaSum returns x*y + z rounded to float64.
 func fmaSum(x, y, z float32) float64 { return float64(float64(x)*float64(y)) + float64(z) }
@@ -34,7 +26,7 @@ func fmaSum(x, y, z float32) float64 { return float64(float64(x)*float64(y)) + f
 // mayTie reports whether s may be a midpoint of float32 values.
 func mayTie(s float64) bool { return math.Float64bits(s)<<36 == 0 }
 
-// fmaTie is FMA32 for any s.
+// fmaTie returns x*y + z rounded once, whatever its sum is.
 func fmaTie(x, y, z float32) float32 {
 	p, c := float64(float64(x)*float64(y)), float64(z)
 	s := p + c

@@ -117,9 +117,6 @@ func (f *Format) actSize(m, cols, actStride int) int {
 	return max(cols/ActBlockCols-1, 0)*actStride + m*ActBlockBytes
 }
 
-// TileSize returns the bytes of one tile of 16 rows of cols columns.
-func TileSize(t gguf.Type, cols int) int { return mustGet(t).TileSize(cols) }
-
 // Tiles returns the number of tiles that hold rows rows.
 func Tiles(rows int) int { return (rows + TileRows - 1) / TileRows }
 

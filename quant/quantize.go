@@ -28,10 +28,6 @@ var quantize = func() QuantizeFunc {
 	return quantizeGo
 }()
 
-// Quantizers returns the implementations of QuantizeRow, best level first, the Go reference last. The slice is shared: do
-// not change it.
-func Quantizers() []Quantizer { return quantizers }
-
 // QuantizeRow quantises one activation row; len(x) is a multiple of 32 and dst has ActBytes(len(x)) bytes.
 func QuantizeRow(dst []byte, x []float32) { QuantizeStrided(dst, ActBlockBytes, x) }
 

@@ -55,7 +55,7 @@ func TestQuantizersHaveTheBitsOfTheReference(t *testing.T) {
 
 func checkQuantizers(t *testing.T, name string, src *guarded, want []byte, n, shift int) {
 	t.Helper()
-	for i, q := range Quantizers() {
+	for i, q := range quantizers {
 		if !cpu.Has(q.Level) {
 			continue
 		}
@@ -77,7 +77,7 @@ func checkQuantizers(t *testing.T, name string, src *guarded, want []byte, n, sh
 }
 
 func TestEveryQuantizerIsAssembly(t *testing.T) {
-	all := Quantizers()
+	all := quantizers
 	require.Equal(t, Quantizer{Level: cpu.Go, Name: "go.Quantize"}.Name, all[len(all)-1].Name)
 	if runtime.GOARCH != "amd64" {
 		require.Len(t, all, 1)
@@ -104,7 +104,7 @@ func BenchmarkQuantize(b *testing.B) {
 	for i := range x {
 		x[i] = float32(rng.NormFloat64())
 	}
-	for _, q := range Quantizers() {
+	for _, q := range quantizers {
 		if cpu.Has(q.Level) {
 			b.Run(q.Level.String(), func(b *testing.B) {
 				b.SetBytes(4 * cols)

@@ -2,8 +2,7 @@
 //
 // math.Exp and its neighbours use assembly or fused operations where a CPU has them, so their last bit differs between machines.
 // Here every product that is added to something is rounded first by an explicit conversion, which forbids fusing, and only
-// operations that IEEE 754 defines exactly are used. All functions stay within one unit in the last place of the true value,
-// Tanh within two.
+// operations that IEEE 754 defines exactly are used. All functions stay within one unit in the last place of the true value.
 package detmath
 
 import "math"
@@ -34,34 +33,6 @@ func Exp(x float64) float64 {
 	}
 	hi, lo, m := expParts(x, 0)
 	return scale(hi+lo, m)
-}
-
-// Expm1 returns e**x - 1 without losing digits for x near 0.
-func Expm1(x float64) float64 {
-	switch {
-	case x != x || x > maxExp:
-		return Exp(x)
-	case x < -40:
-		return -1
-	case math.Abs(x) < 0.35:
-		return x + float64(x*float64(x*expTail(x)))
-	}
-	hi, lo, m := expParts(x, 0)
-	if m > 60 {
-		return scale(hi+lo, m) - 1
-	}
-	s := pow2(m)
-	return (float64(hi*s) - 1) + float64(lo*s)
-}
-
-// expTail returns (e**x - 1 - x) / x² for |x| < 0.36 by its power series.
-func expTail(x float64) float64 {
-	p := 1.0 / 1307674368000
-	for _, c := range [...]float64{1. / 87178291200, 1. / 6227020800, 1. / 479001600, 1. / 39916800, 1. / 3628800, 1. / 362880,
-		1. / 40320, 1. / 5040, 1. / 720, 1. / 120, 1. / 24, 1. / 6, 0.5} {
-		p = float64(p*x) + c
-	}
-	return p
 }
 
 // expParts returns e**(x+xLo) as (hi + lo) * 2**m with hi in [1, 2), for |x| < 800 and |xLo| below a unit of x.
@@ -108,29 +79,6 @@ func Log(x float64) float64 {
 	return logParts(f, 0, k)
 }
 
-// Log1p returns the natural logarithm of 1 + x, with all digits for x near 0.
-func Log1p(x float64) float64 {
-	switch {
-	case x != x || x > math.MaxFloat64:
-		return x
-	case x < -1:
-		return math.NaN()
-	case x == -1:
-		return math.Inf(-1)
-	case math.Abs(x) < 0x1p-54:
-		return x
-	case x > -0.29 && x < 0.41:
-		return logParts(x, 0, 0)
-	}
-	u := 1 + x
-	c := x - (u - 1) // what the sum lost
-	if x > 1 {
-		c = 1 - (u - x)
-	}
-	f, k := logReduce(u)
-	return logParts(f, c/u, k)
-}
-
 // logReduce returns f and k with x = (1 + f) * 2**k and 1 + f in [sqrt(1/2), sqrt(2)), for a finite x > 0.
 func logReduce(x float64) (f float64, k int) {
 	if x < 0x1p-1022 {
@@ -159,47 +107,4 @@ func logParts(f, lo float64, k int) float64 {
 	rest := float64(s * (h + float64(z*p)))
 	n := float64(k)
 	return float64(n*ln2Hi) - ((h - (rest + (float64(n*ln2Lo) + lo))) - f)
-}
-
-// Tanh returns the hyperbolic tangent of x.
-func Tanh(x float64) float64 {
-	a := math.Abs(x)
-	switch {
-	case x != x || x == 0:
-		return x
-	case a > 22:
-		return math.Copysign(1, x)
-	case a < 0.5:
-		t := Expm1(float64(2 * a))
-		return math.Copysign(t/(t+2), x)
-	}
-	return math.Copysign(1-2/(Exp(float64(2*a))+1), x)
-}
-
-// Erf returns the error function of x.
-func Erf(x float64) float64 {
-	a := math.Abs(x)
-	switch {
-	case x != x || x == 0:
-		return x
-	case a >= 6:
-		return math.Copysign(1, x)
-	case a < 0.5:
-		z := float64(x * x)
-		p := 1.0 / (25 * 479001600)
-		for _, c := range [...]float64{-1. / (23 * 39916800), 1. / (21 * 3628800), -1. / (19 * 362880), 1. / (17 * 40320),
-			-1. / (15 * 5040), 1. / (13 * 720), -1. / (11 * 120), 1. / (9 * 24), -1. / (7 * 6), 1. / (5 * 2), -1. / 3} {
-			p = float64(p*z) + c
-		}
-		y := float64(x * (2 / math.SqrtPi))
-		return y + float64(float64(y*z)*p)
-	}
-	i := int(a*2) - 1
-	t := a - (float64(float64(i)*0.5) + 0.75)
-	c := &erfPoly[i]
-	p := c[14]
-	for j := 13; j >= 0; j-- {
-		p = float64(p*t) + c[j]
-	}
-	return math.Copysign(p, x)
 }

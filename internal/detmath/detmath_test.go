@@ -18,20 +18,12 @@ func call(t *testing.T, name string, args []float64) float64 {
 		return Pow(args[0], args[1])
 	case "exp":
 		return Exp(args[0])
-	case "expm1":
-		return Expm1(args[0])
 	case "log":
 		return Log(args[0])
-	case "log1p":
-		return Log1p(args[0])
 	case "sin":
 		return Sin(args[0])
 	case "cos":
 		return Cos(args[0])
-	case "tanh":
-		return Tanh(args[0])
-	case "erf":
-		return Erf(args[0])
 	}
 	t.Fatalf("reference.txt names the unknown function %q", name)
 	return 0
@@ -59,7 +51,6 @@ func TestReference(t *testing.T) {
 	f, err := os.Open("testdata/reference.txt")
 	require.NoError(t, err)
 	defer f.Close()
-	allowed := map[string]float64{"tanh": 2, "expm1": 2}
 	worst, seen := map[string]float64{}, map[string]int{}
 	for sc := bufio.NewScanner(f); sc.Scan(); {
 		fields := strings.Fields(sc.Text())
@@ -80,9 +71,9 @@ func TestReference(t *testing.T) {
 		seen[fields[0]]++
 		d := ulps(got, want)
 		worst[fields[0]] = max(worst[fields[0]], d)
-		require.LessOrEqual(t, d, max(1, allowed[fields[0]]), "%s: got %v", sc.Text(), got)
+		require.LessOrEqual(t, d, 1.0, "%s: got %v", sc.Text(), got)
 	}
-	require.Len(t, seen, 9)
+	require.Len(t, seen, 5)
 	t.Log("worst distance in units of the last place", worst, "cases", seen)
 }
 
@@ -108,19 +99,13 @@ func TestSpecialValues(t *testing.T) {
 		if math.IsInf(x, 0) || math.IsNaN(x) || x == 0 {
 			same(math.Exp(x), Exp(x), "Exp(%v)", x)
 			same(math.Log(x), Log(x), "Log(%v)", x)
-			same(math.Log1p(x), Log1p(x), "Log1p(%v)", x)
 			same(math.Sin(x), Sin(x), "Sin(%v)", x)
 			same(math.Cos(x), Cos(x), "Cos(%v)", x)
-			same(math.Tanh(x), Tanh(x), "Tanh(%v)", x)
-			same(math.Erf(x), Erf(x), "Erf(%v)", x)
 		}
 	}
 	same(nan, Log(-1), "Log(-1)")
-	same(nan, Log1p(-1.5), "Log1p(-1.5)")
-	same(-inf, Log1p(-1), "Log1p(-1)")
 	same(inf, Exp(710), "Exp(710)")
 	same(0, Exp(-746), "Exp(-746)")
-	same(-1, Expm1(-100), "Expm1(-100)")
 }
 
 func TestAgainstMath(t *testing.T) {
@@ -131,8 +116,6 @@ func TestAgainstMath(t *testing.T) {
 	for i := range 40000 {
 		x := (float64(i) - 20000) * 0.0354
 		near(math.Exp(x), Exp(x), x)
-		near(math.Tanh(x/40), Tanh(x/40), x/40)
-		near(math.Erf(x/80), Erf(x/80), x/80)
 		near(math.Log(math.Abs(x)+1e-9), Log(math.Abs(x)+1e-9), x)
 		if math.Abs(math.Sin(x)) > 1e-3 && math.Abs(math.Cos(x)) > 1e-3 {
 			near(math.Sin(x), Sin(x), x)
@@ -157,16 +140,12 @@ func TestSameBits(t *testing.T) {
 		x *= 1.0017
 		put(Exp(-x))
 		put(Log(x))
-		put(Log1p(x))
 		put(Sin(x))
 		put(Cos(x * 3))
 		put(Pow(x, 0.37))
 		put(Pow(10000, -x/1e4))
-		put(Tanh(x))
-		put(Erf(x))
-		put(Expm1(x / 1e4))
 	}
-	require.Equal(t, uint64(0x5da84faa651dc759), h.Sum64())
+	require.Equal(t, uint64(0x633e35c7d46b529e), h.Sum64())
 }
 
 func BenchmarkExp(b *testing.B) {

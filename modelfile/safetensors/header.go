@@ -19,7 +19,7 @@ type Tensor struct {
 	file  string
 }
 
-// File returns the path of the file or shard that holds the tensor, or the name given to ParseTensors.
+// File returns the path of the file or shard that holds the tensor.
 func (t *Tensor) File() string { return t.file }
 
 // Cols returns the length of a row: the last dimension, 1 for a single number.
@@ -59,27 +59,12 @@ type entry struct {
 	weights    bool // not a buffer
 }
 
-// ParseTensors reads a whole safetensors file from memory:
+// parseFile reads a whole safetensors file from memory:
 //
 //	header length u64, little-endian | header: JSON {name: {"dtype", "shape", "data_offsets": [start, end]}} | data
 //
 // name stands for the path in errors. Offsets count from the start of the data section; the tensors must fill it without
-// gap or overlap. The tensors refer to data, which must not change. They come in header order.
-func ParseTensors(name string, data []byte) ([]*Tensor, error) {
-	entries, err := parseFile(name, data)
-	if err != nil {
-		return nil, err
-	}
-	var tensors []*Tensor
-	for i := range entries {
-		if entries[i].weights {
-			tensors = append(tensors, &entries[i].Tensor)
-		}
-	}
-	return tensors, nil
-}
-
-// parseFile is ParseTensors with the buffers that it leaves out.
+// gap or overlap. The entries refer to data, which must not change. They come in header order, buffers among them.
 func parseFile(name string, data []byte) ([]entry, error) {
 	header, body, err := splitHeader(name, data)
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -100,22 +101,64 @@ func TestTilesThatTheSystemRefuses(t *testing.T) {
 	require.True(t, mapped, "there is room for all of it")
 }
 
-// TestTilesInAFolderThatIsReadOnly has no right to make the file. The superuser has, and leaves it out.
+// TestTilesInAFolderThatIsReadOnly has no right to make the file, as another user where this one has all rights.
 func TestTilesInAFolderThatIsReadOnly(t *testing.T) {
 	c := newTilesCase(t)
 	want, _ := c.load()
 	path := c.file()
-	require.NoError(t, os.Chmod(c.dir, 0o555))
+	before, err := os.ReadFile(path)
+	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.Chmod(c.dir, 0o755) })
-	got, mapped := c.load()
-	require.True(t, mapped, "reading needs no right to write")
-	require.Equal(t, want, got)
-	if unix.Access(c.dir, unix.W_OK) == nil {
+	for what, prepare := range map[string]func() error{
+		"":                   func() error { return os.WriteFile(path, before, 0o644) },
+		"damaged":            func() error { return os.Truncate(path, 100) },
+		"no such file":       func() error { return os.Remove(path) },
+		"a folder of others": func() error { return os.Remove(path) },
+	} {
+		require.NoError(t, os.Chmod(c.dir, 0o755))
+		require.NoError(t, os.WriteFile(path, before, 0o644))
+		require.NoError(t, prepare(), what)
+		mode := os.FileMode(0o555)
+		if what == "a folder of others" {
+			mode = 0o700
+		}
+		require.NoError(t, os.Chmod(c.dir, mode))
+		left, err := os.ReadDir(c.dir)
+		require.NoError(t, err)
+		cmd := tilesProcess(c)
+		withoutRights(t, cmd, c.model, c.dir)
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, "%s: %s", what, out)
+		require.Contains(t, string(out), fmt.Sprintln("logits:", want[:8]), what)
+		if what == "" {
+			require.NotContains(t, string(out), "note:", "reading needs no right to write")
+		} else if mode != 0o700 || os.Getuid() == 0 { // the owner of a folder may write to it
+			require.Equal(t, 1, strings.Count(string(out), "note:"), "%s: %s", what, out)
+			require.Contains(t, string(out), "note: repacked weights are not kept for the next start: ", what)
+			require.Contains(t, string(out), "permission denied", what)
+			after, err := os.ReadDir(c.dir)
+			require.NoError(t, err)
+			require.Equal(t, fmt.Sprint(left), fmt.Sprint(after), what)
+		}
+	}
+}
+
+// withoutRights makes the process one of a user to whom no file belongs where this user is the superuser, who may write
+// everywhere. The user may reach and read what is named.
+func withoutRights(t *testing.T, cmd *exec.Cmd, readable ...string) {
+	if os.Getuid() != 0 {
 		return
 	}
-	require.NoError(t, os.Truncate(path, 100))
-	got, mapped = c.load()
-	require.False(t, mapped)
-	require.Equal(t, want, got)
-	require.Len(t, c.notes, 1)
+	program, err := os.ReadFile(cmd.Path)
+	require.NoError(t, err)
+	cmd.Path = filepath.Join(t.TempDir(), "program")
+	require.NoError(t, os.WriteFile(cmd.Path, program, 0o755))
+	for _, path := range append(readable, cmd.Path) {
+		for dir := filepath.Dir(path); len(dir) > len(os.TempDir()); dir = filepath.Dir(dir) {
+			require.NoError(t, os.Chmod(dir, 0o755))
+		}
+	}
+	const nobody = 65534
+	cmd.SysProcAttr = &unix.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	cmd.Dir = filepath.Dir(cmd.Path)
 }

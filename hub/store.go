@@ -24,7 +24,7 @@ type cache struct{ *os.Root }
 
 func (h *Hub) openCache() (*cache, error) {
 	if err := os.MkdirAll(h.dir, 0o755); err != nil {
-		return nil, fmt.Errorf("cache folder: %w", err)
+		return nil, fmt.Errorf("cache folder: %w; QUICKDRAFT_HOME names another", err)
 	}
 	root, err := os.OpenRoot(h.dir)
 	if err != nil {

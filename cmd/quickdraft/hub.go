@@ -145,7 +145,9 @@ func rmCommand() *cobra.Command {
 				return h.Remove(args[0])
 			}
 			freed, err := h.RemoveRepacked()
-			fmt.Fprintf(stdout, "%.1f MB freed\n", float64(freed)/1e6)
+			if err == nil || freed > 0 {
+				fmt.Fprintf(stdout, "%.1f MB freed\n", float64(freed)/1e6)
+			}
 			return err
 		},
 	}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"sync"
 
 	"github.com/spf13/cobra"
 
@@ -158,6 +159,9 @@ func (f *modelFlags) open(ctx context.Context) (*loaded, error) {
 	return m, nil
 }
 
+// warnedCache makes that it is said once.
+var warnedCache sync.Once
+
 // engineOptions turns the flags into the engine's options.
 func (f *modelFlags) engineOptions() engine.Options {
 	warnThreads(f.threads)
@@ -168,8 +172,11 @@ func (f *modelFlags) engineOptions() engine.Options {
 		o.Threads = machine.Threads()
 	}
 	if !f.noTiles {
-		if dir, err := hub.RepackedDir(); err == nil { // without a cache folder there is nothing to keep
+		dir, err := hub.RepackedDir()
+		if err == nil {
 			o.TilesDir = dir
+		} else {
+			warnedCache.Do(func() { fmt.Fprintln(os.Stderr, "repacked weights are not kept for the next start:", err) })
 		}
 	}
 	return o

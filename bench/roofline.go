@@ -104,12 +104,12 @@ func MeasureRoofline(ctx context.Context, threads, rounds int) (*Roofline, error
 	defer chain.free()
 	for range rounds {
 		for _, s := range sets {
+			if ctx.Err() != nil {
+				return nil, context.Cause(ctx)
+			}
 			s.measure(pages.Data)
 		}
 		chain.measure(pages.Data)
-		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
-		}
 	}
 	r := &Roofline{Head: NewHead(threads), Chain: chain.result()}
 	for _, s := range sets {

@@ -17,6 +17,9 @@ import (
 // asProgram makes the test binary the program itself, or a part of it that a test looks at.
 const asProgram = "QUICKDRAFT_TEST_PROGRAM"
 
+// patience is the grace of patient programs.
+const patience = time.Minute
+
 func TestMain(m *testing.M) {
 	switch os.Getenv(asProgram) {
 	case "":
@@ -28,6 +31,9 @@ func TestMain(m *testing.M) {
 		}
 		os.Stdout.WriteString("ready\n")
 		time.Sleep(time.Minute)
+	case "patient": // it waits for commands, so that one which does not stop takes long enough to be noticed on a busy machine
+		grace = patience
+		main()
 	default:
 		main()
 	}

@@ -22,7 +22,7 @@ func (e *stopped) code() int { return 128 + int(e.signal) }
 
 // grace is how long a command may take to stop. Nothing waits that long but what cannot be interrupted, such as the tokenizing
 // of a large text.
-const grace = 3 * time.Second
+var grace = 3 * time.Second
 
 // watchSignals returns a context that ends with a *stopped when Ctrl-C, SIGTERM or the end of the terminal asks to stop. A second
 // such signal, or a command that does not stop, ends the program at once; unfinished files are removed then too.

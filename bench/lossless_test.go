@@ -1,0 +1,189 @@
+package bench
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"quickdraft/drafter"
+	"quickdraft/engine"
+	"quickdraft/internal/golden"
+	"quickdraft/model"
+	"quickdraft/sample"
+	"quickdraft/text"
+	"quickdraft/text/tokenizer"
+)
+
+//go:embed testdata/fifty.txt
+var fifty string
+
+// fiftyTexts are code, prose, CJK and emoji.
+func fiftyTexts(t *testing.T) []string {
+	all := strings.Split(strings.TrimSuffix(fifty, "\n"), "\n---\n")
+	require.Len(t, all, 50)
+	return all
+}
+
+// silent is a drafter that never proposes anything.
+type silent struct{}
+
+func (silent) Name() string                         { return "silent" }
+func (silent) Bytes() int64                         { return 0 }
+func (silent) Close() error                         { return nil }
+func (silent) Propose([]drafter.Round) error        { return nil }
+func (silent) NewSession() (drafter.Session, error) { return deaf{}, nil }
+
+type deaf struct{}
+
+func (deaf) Committed([]int32) {}
+func (deaf) Close()            {}
+
+// open is the engine option for a method; the draft model is the target's file once more.
+func open(t *testing.T, method, path string) func(*model.Model) (drafter.Drafter, error) {
+	return func(target *model.Model) (drafter.Drafter, error) {
+		c := drafter.Config{Target: target, Guesses: 16}
+		switch method {
+		case "silent":
+			return silent{}, nil
+		case "draft":
+			m, err := model.Load(path, model.Options{Pool: target.Pool()})
+			require.NoError(t, err)
+			t.Cleanup(func() { _ = m.Close() })
+			c.Draft, c.KVTokens = m, 2048
+		}
+		return drafter.New(method, c)
+	}
+}
+
+// greedyAnswers answers all prompts, so many at once.
+func greedyAnswers(t *testing.T, e *engine.Engine, prompts [][]int32, n int, plain bool) (out [][]int32, drafted int) {
+	var tickets []*engine.Ticket
+	for _, ids := range prompts {
+		ticket, err := e.Submit(context.Background(), engine.Request{Prompt: ids, MaxTokens: n, Sampling: sample.Greedy(), IgnoreEOS: true, NoSpec: plain})
+		require.NoError(t, err)
+		tickets = append(tickets, ticket)
+	}
+	for _, ticket := range tickets {
+		var ids []int32
+		for tok := range ticket.Tokens() {
+			require.NoError(t, tok.Err)
+			if tok.HasID {
+				ids = append(ids, tok.ID)
+			}
+		}
+		out = append(out, ids)
+		drafted += ticket.Stats().Spec.Drafted
+	}
+	return out, drafted
+}
+
+// TestFiftyTextsOnRandomWeights continues fifty texts, byte by byte, with 1 to 16 guesses of every kind of drafter.
+func TestFiftyTextsOnRandomWeights(t *testing.T) {
+	path := filepath.Join(golden.Dir(t, "archs"), "llama3-rope")
+	var prompts [][]int32
+	for _, s := range fiftyTexts(t) {
+		var ids []int32
+		for _, b := range []byte(s)[:min(len(s), 60)] {
+			ids = append(ids, int32(b))
+		}
+		prompts = append(prompts, ids)
+	}
+	var want [][]int32
+	for _, method := range []string{"silent", "draft", "ngram", "suffix", "adversarial", "layerskip", "lookahead"} {
+		for n := 1; n <= 16; n++ {
+			o := engine.Options{Context: 128, KVTokens: 4096, Threads: 1 + n%2, MaxRunning: []int{1, 8}[n/2%2]}
+			o.Spec = engine.SpecOptions{NMax: n, Fixed: n, Open: open(t, method, path)}
+			e, err := engine.Open(path, o)
+			require.NoError(t, err)
+			if want == nil {
+				want, _ = greedyAnswers(t, e, prompts, 20, true)
+			}
+			got, drafted := greedyAnswers(t, e, prompts, 20, false)
+			require.Equal(t, want, got, "%s with %d guesses", method, n)
+			require.Equal(t, method == "silent", drafted == 0, method)
+			require.NoError(t, e.Close())
+		}
+	}
+}
+
+// realModel is the smallest model in the folder of real ones; without one the test is skipped.
+func realModel(t *testing.T) (string, *text.Text) {
+	for _, name := range []string{"smollm2-135m.gguf", "gemma3-270m.gguf"} {
+		path := filepath.Join(os.Getenv("QUICKDRAFT_MODELS"), name)
+		if _, err := os.Stat(path); err == nil && os.Getenv("QUICKDRAFT_MODELS") != "" {
+			x, err := text.Open(path)
+			require.NoError(t, err)
+			return path, x
+		}
+	}
+	t.Skip("QUICKDRAFT_MODELS does not name a folder with a small model")
+	return "", nil
+}
+
+// TestFiftyTextsOnARealModel is the same with a model that means what it says: each text has one of the drafters and one of
+// the numbers of guesses, and on the way every drafter and number comes about.
+func TestFiftyTextsOnARealModel(t *testing.T) {
+	path, x := realModel(t)
+	texts := fiftyTexts(t)
+	n := len(texts)
+	if testing.Short() {
+		n = 10
+	}
+	methods := []string{"silent", "draft", "ngram", "suffix", "adversarial", "layerskip", "lookahead", "suffix+ngram"}
+	for i, method := range methods {
+		nMax := 1 + (3*i+i/4)%16
+		e, err := engine.Open(path, engine.Options{
+			Context: 512, KVTokens: 2048, Threads: 1 + i%2, MaxRunning: 8, Spec: engine.SpecOptions{NMax: 16, Open: open(t, method, path)},
+		})
+		require.NoError(t, err)
+		for at := i; at < n; at += len(methods) {
+			ids := x.Tokenizer.Encode(texts[at], tokenizer.EncodeOptions{AddSpecial: true})
+			r := engine.Request{Prompt: ids, MaxTokens: 16, Sampling: sample.Greedy(), IgnoreEOS: true, SpecFixed: 1 + (nMax+5*at)%16}
+			if at%3 == 0 {
+				r.Sampling.RepeatPenalty, r.Sampling.FrequencyPenalty = 1.1, 0.1
+			}
+			want := one(t, e, r, true)
+			require.Equal(t, want, one(t, e, r, false), "%s, %d guesses, text %d: %s", method, r.SpecFixed, at, texts[at])
+		}
+		require.NoError(t, e.Close())
+	}
+}
+
+func one(t *testing.T, e *engine.Engine, r engine.Request, plain bool) (ids []int32) {
+	r.NoSpec = plain
+	ticket, err := e.Submit(context.Background(), r)
+	require.NoError(t, err)
+	for tok := range ticket.Tokens() {
+		require.NoError(t, tok.Err)
+		if tok.HasID {
+			ids = append(ids, tok.ID)
+		}
+	}
+	return ids
+}
+
+// TestThreeRequestsOfAProcessHaveGuesses has the controller decide on texts that repeat themselves, as whoever starts the
+// program without options: the first request is guessed for as the third is.
+func TestThreeRequestsOfAProcessHaveGuesses(t *testing.T) {
+	path, x := realModel(t)
+	e, err := engine.Open(path, engine.Options{Context: 512, Spec: engine.SpecOptions{Open: open(t, "suffix", path)}})
+	require.NoError(t, err)
+	defer e.Close()
+	for i := range 3 {
+		line := fmt.Sprintf("%d. The cat sat on the mat and looked at the moon over the house.\n", i)
+		ids := x.Tokenizer.Encode(strings.Repeat(line, 4), tokenizer.EncodeOptions{AddSpecial: true})
+		ticket, err := e.Submit(context.Background(), engine.Request{Prompt: ids, MaxTokens: 40, Sampling: sample.Greedy(), IgnoreEOS: true})
+		require.NoError(t, err)
+		for range ticket.Tokens() {
+		}
+		s := ticket.Stats().Spec
+		t.Logf("request %d: %d of %d guesses accepted in %d rounds", i, s.Accepted, s.Drafted, s.Rounds)
+		require.Positive(t, s.Drafted, "request %d", i)
+	}
+}

@@ -35,6 +35,7 @@ type Stream struct {
 	Room    int     // guesses that fit in the answer and the context; set before Plan
 	Lag     int     // tokens that the drafter's session has not drafted from yet; set before Plan
 	Offers  []*Tree // (arms) what instant drafters propose, set before Plan; nil where that is not known
+	Only    int     // the one way to draft that the request wants, as Budget.Arm numbers it; 0: whichever is best
 	Guesses int     // the answer: nodes at most
 	Depth   int     // the answer: levels at most
 	Arm     int     // the answer: the way to draft, as Budget.Arm numbers it less 1; all parts are the last one
@@ -182,8 +183,15 @@ func (c *Controller) expectAll(s *Stream, a *arm, v *view) {
 // alone reports whether the arm is one instant drafter: where it makes offers, Followed tells all about it.
 func (a *arm) alone() bool { return a.instant && len(a.parts) == 1 }
 
-// All plans all drafters for s, for guesses that are forced.
-func (c *Controller) All(s *Stream) { s.Arm = len(c.arms) - 1 }
+// All plans all drafters that s allows, for guesses that are forced.
+func (c *Controller) All(s *Stream) {
+	if s.Arm = len(c.arms) - 1; s.Only > 0 {
+		s.Arm = s.Only - 1
+	}
+}
+
+// allows reports whether the request lets an arm draft.
+func (s *Stream) allows(arm int) bool { return s.Only == 0 || s.Only == arm+1 }
 
 // Models reports whether some drafter of a plan for s takes time.
 func (c *Controller) Models(s *Stream) bool { return !c.arms[s.Arm].instant }

@@ -78,13 +78,16 @@ func (c *Controller) choose(s *Stream, others, base int, worth float64) {
 		s.Arm = 0
 		return
 	}
-	best, most := len(c.arms)-1, 0.0
+	best, most, found := len(c.arms)-1, 0.0, false
 	for k := range c.arms {
+		if !s.allows(k) {
+			continue
+		}
 		s.Arm = k
 		c.one[0] = s
 		p := c.search(c.one, others, base, worth)
-		if net := p.tokens - float64(worth*p.seconds); k == 0 || net > most {
-			best, most = k, net
+		if net := p.tokens - float64(worth*p.seconds); !found || net > most {
+			best, most, found = k, net, true
 		}
 	}
 	s.Arm = best
@@ -255,7 +258,7 @@ func (c *Controller) tryOthers(streams []*Stream, base int) {
 		}
 		a.unused++
 		s := streams[c.turn%len(streams)]
-		if a.unused < a.interval || s.Room < 2 || s.Lag > freeLag {
+		if a.unused < a.interval || s.Room < 2 || s.Lag > freeLag || !s.allows(k) {
 			continue
 		}
 		if c.pass.At(base+2)-c.pass.At(base)+c.armSeconds(a, 2) > c.credit {
@@ -308,7 +311,7 @@ func (c *Controller) probe(streams []*Stream, base int) {
 func (c *Controller) nextArm(s *Stream) bool {
 	for range c.arms {
 		c.turn = (c.turn + 1) % len(c.arms)
-		if a := &c.arms[c.turn]; !a.instant {
+		if a := &c.arms[c.turn]; !a.instant && s.allows(c.turn) {
 			s.Arm = c.turn
 			return true
 		}

@@ -181,9 +181,10 @@ func (e *Engine) planGuesses(decoding []*run) {
 		}
 		if r.spec.stream == nil {
 			r.spec.stream = drafter.NewStream()
+			r.spec.stream.Only = e.control.arm(r.SpecMethod)
 		}
 		if n := min(e.forced(r), e.room(r)); n > 0 {
-			r.spec.budget = drafter.Budget{Nodes: n, Depth: n, MinP: o.PMin, Branch: o.Branch}
+			r.spec.budget = drafter.Budget{Nodes: n, Depth: n, MinP: r.leastBelief(o), Branch: o.Branch, Arm: r.spec.stream.Only}
 			k.c.All(r.spec.stream)
 			r.spec.stream.Offers = nil
 			continue
@@ -201,7 +202,7 @@ func (e *Engine) planGuesses(decoding []*run) {
 	for _, r := range decoding {
 		if s := r.spec.stream; e.decides(r) && s.Guesses > 0 {
 			b := &r.spec.budget
-			*b = drafter.Budget{Nodes: min(s.Guesses, s.Room), Depth: min(s.Depth, s.Room), MinP: o.PMin}
+			*b = drafter.Budget{Nodes: min(s.Guesses, s.Room), Depth: min(s.Depth, s.Room), MinP: r.leastBelief(o)}
 			if k.c.Limits(s, b); o.Branch > 0 {
 				b.Branch = o.Branch
 			}
@@ -246,7 +247,7 @@ func (e *Engine) preview(decoding []*run) {
 		e.tell(r)
 		n := min(e.opts.Spec.NMax, e.room(r))
 		round := r.round()
-		round.Budget = drafter.Budget{Nodes: n, Depth: n, MinP: e.opts.Spec.PMin}
+		round.Budget = drafter.Budget{Nodes: n, Depth: n, MinP: r.leastBelief(&e.opts.Spec)}
 		s.shown = len(r.ids)
 		rounds = append(rounds, round)
 	}

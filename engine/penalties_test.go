@@ -72,10 +72,12 @@ func logprobOf(logits []float64, id int32) float64 {
 func TestWhatPenaltiesCount(t *testing.T) {
 	raw := newRawLogits(t)
 	for name, set := range map[string]func(p *sample.Params){
-		"repetition":         func(p *sample.Params) { p.RepeatPenalty = 1.4 },
-		"frequency":          func(p *sample.Params) { p.FrequencyPenalty = 0.9 },
-		"presence":           func(p *sample.Params) { p.PresencePenalty = 1.7 },
-		"all in a window":    func(p *sample.Params) { p.RepeatPenalty, p.FrequencyPenalty, p.PresencePenalty, p.RepeatLastN = 1.2, 0.4, 0.5, 20 },
+		"repetition": func(p *sample.Params) { p.RepeatPenalty = 1.4 },
+		"frequency":  func(p *sample.Params) { p.FrequencyPenalty = 0.9 },
+		"presence":   func(p *sample.Params) { p.PresencePenalty = 1.7 },
+		"all in a window": func(p *sample.Params) {
+			p.RepeatPenalty, p.FrequencyPenalty, p.PresencePenalty, p.RepeatLastN = 1.2, 0.4, 0.5, 20
+		},
 		"presence, rewarded": func(p *sample.Params) { p.PresencePenalty = -2 },
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -45,7 +45,12 @@ type Request struct {
 	Priority  int           // higher goes first; equal priorities in order of arrival
 	NoSpec    bool          // no guesses for this request
 	SpecMax   int           // guesses a round at most, below what the engine allows; 0: as the engine does
+	SpecMin   int           // fewer guesses are not verified; 0: as the engine does
+	SpecPMin  float64       // stop drafting where the drafter believes less than this; 0: as the engine does
 	SpecFixed int           // guesses in every round, up to what the engine allows, whether they pay or not; 0: as the engine does
+
+	// SpecMethod is the one of the engine's drafters that guesses; "": whichever is best, or all.
+	SpecMethod string
 
 	// Matcher restricts the answer's tokens; nil allows all. It moves along with the answer, so no two requests share one.
 	Matcher drafter.Matcher
@@ -152,6 +157,9 @@ func (e *Engine) validate(req *Request) error {
 	}
 	if n := e.opts.Spec.NMax; req.SpecFixed < 0 || req.SpecFixed > n {
 		return fmt.Errorf("speculation: %d fixed guesses a round asked for, want 0 (as the engine does) to %d", req.SpecFixed, n)
+	}
+	if err := e.checkMethod(req); err != nil {
+		return err
 	}
 	if req.SpecMax < 0 || req.SpecMax > maxGuesses {
 		return fmt.Errorf("speculation: at most %d guesses a round asked for, want 0 (as the engine does) to %d", req.SpecMax, maxGuesses)

@@ -195,7 +195,7 @@ func (e *Engine) trim(r *run) {
 			break
 		}
 	}
-	if t.Len() < e.opts.Spec.NMin && !t.Drawn() {
+	if t.Len() < max(e.opts.Spec.NMin, r.SpecMin) && !t.Drawn() {
 		t.Reset() // never what was drawn: dropping guesses for what they are would bias the answer
 	}
 }

@@ -1,0 +1,146 @@
+package engine
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Methods that a request may ask for beside the engine's drafters.
+const (
+	methodAuto = "auto" // as the engine does
+	methodNone = "none" // no guesses
+)
+
+// specFields are what a request may say about guesses.
+type specFields struct {
+	Method *string  `json:"method"`
+	NMax   *int     `json:"n_max"`
+	NMin   *int     `json:"n_min"`
+	PMin   *float64 `json:"p_min"`
+}
+
+// Speculative takes over what a request's JSON says about guesses, in either of two spellings: an object of its own,
+// {"speculative": {"method": "suffix", "n_max": 4, "n_min": 1, "p_min": 0.5}}, or llama.cpp's flat fields, {"speculative.n_max": 4}
+// and likewise for the others. n_max 0 and method "none" mean no guesses; what is absent stays as it is. The error names the
+// field and what would be right; whether the engine has the method is for Submit to say.
+func (r *Request) Speculative(body []byte) error {
+	var all map[string]json.RawMessage
+	if err := json.Unmarshal(body, &all); err != nil {
+		return fmt.Errorf("speculative: the request is no JSON object: %w", err)
+	}
+	if raw, ok := all["speculative"]; ok && string(raw) != "null" {
+		var inner map[string]json.RawMessage
+		if err := json.Unmarshal(raw, &inner); err != nil {
+			return fmt.Errorf(`speculative: %.60s, want an object like {"method": "suffix", "n_max": 4}`, raw)
+		}
+		for name, value := range inner {
+			flat := "speculative." + name
+			if other, twice := all[flat]; twice && string(other) != string(value) {
+				return fmt.Errorf("%s: given twice, as %.60s and as %.60s", flat, value, other)
+			}
+			all[flat] = value
+		}
+	}
+	return r.takeFields(all)
+}
+
+// takeFields reads the flat fields.
+func (r *Request) takeFields(all map[string]json.RawMessage) error {
+	var f specFields
+	for _, field := range []struct {
+		name, want string
+		to         any
+	}{
+		{"method", "a string", &f.Method}, {"n_max", "a whole number", &f.NMax}, {"n_min", "a whole number", &f.NMin}, {"p_min", "a number", &f.PMin},
+	} {
+		raw, ok := all["speculative."+field.name]
+		if !ok {
+			continue
+		}
+		if err := json.Unmarshal(raw, field.to); err != nil {
+			return fmt.Errorf("speculative.%s: %.60s, want %s", field.name, raw, field.want)
+		}
+	}
+	switch {
+	case f.NMax != nil && (*f.NMax < 0 || *f.NMax > maxGuesses):
+		return fmt.Errorf("speculative.n_max: %d, want 0 (no guesses) to %d", *f.NMax, maxGuesses)
+	case f.NMin != nil && (*f.NMin < 0 || *f.NMin > maxGuesses):
+		return fmt.Errorf("speculative.n_min: %d, want 0 to %d", *f.NMin, maxGuesses)
+	case f.NMin != nil && f.NMax != nil && *f.NMin > *f.NMax:
+		return fmt.Errorf("speculative.n_min: %d, want at most speculative.n_max, %d", *f.NMin, *f.NMax)
+	case f.PMin != nil && !(*f.PMin >= 0 && *f.PMin <= 1):
+		return fmt.Errorf("speculative.p_min: %v, want 0 to 1", *f.PMin)
+	}
+	f.apply(r)
+	return nil
+}
+
+func (f *specFields) apply(r *Request) {
+	if f.Method != nil {
+		switch r.SpecMethod = *f.Method; *f.Method {
+		case methodNone:
+			r.SpecMethod, r.NoSpec = "", true
+		case methodAuto:
+			r.SpecMethod = ""
+		}
+	}
+	if f.NMax != nil {
+		r.SpecMax = *f.NMax
+		r.NoSpec = r.NoSpec || *f.NMax == 0
+	}
+	if f.NMin != nil {
+		r.SpecMin = *f.NMin
+	}
+	if f.PMin != nil {
+		r.SpecPMin = *f.PMin
+	}
+}
+
+// checkMethod reports what of a request's method and limits the engine cannot do.
+func (e *Engine) checkMethod(r *Request) error {
+	if r.SpecMin < 0 || r.SpecMin > maxGuesses {
+		return fmt.Errorf("speculation: at least %d guesses a round asked for, want 0 (as the engine does) to %d", r.SpecMin, maxGuesses)
+	}
+	if !(r.SpecPMin >= 0 && r.SpecPMin <= 1) {
+		return fmt.Errorf("speculation: least probability %v, want 0 (as the engine does) to 1", r.SpecPMin)
+	}
+	if r.SpecMethod == "" || r.NoSpec {
+		return nil
+	}
+	names := []string{methodAuto, methodNone}
+	if e.opts.Spec.Drafter != nil {
+		names = append(names, e.opts.Spec.Drafter.Name())
+		for _, d := range e.control.parts() {
+			if !slices.Contains(names, d.Name()) {
+				names = append(names, d.Name())
+			}
+		}
+	}
+	if !slices.Contains(names[2:], r.SpecMethod) {
+		return fmt.Errorf("speculation: method %q asked for, want %s", r.SpecMethod, strings.Join(names, ", "))
+	}
+	return nil
+}
+
+// arm numbers the part of a union that a request asks for, as drafter.Budget.Arm does; 0 for the only drafter and for all.
+func (k *control) arm(method string) int {
+	if k.union == nil || method == "" {
+		return 0
+	}
+	for i, d := range k.union.Parts() {
+		if d.Name() == method {
+			return i + 1
+		}
+	}
+	return 0
+}
+
+// leastBelief is where r's drafts stop.
+func (r *run) leastBelief(o *SpecOptions) float64 {
+	if r.SpecPMin > 0 {
+		return r.SpecPMin
+	}
+	return o.PMin
+}

@@ -120,3 +120,18 @@ func TestFailedPullLeavesNoFolders(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, entries)
 }
+
+// TestRemoveTakesLeftoversAlong removes what killed processes left of a pull.
+func TestRemoveTakesLeftoversAlong(t *testing.T) {
+	x := newTester(t, "hf:a/b/toy.gguf")
+	target, err := x.parseName("toy:1b")
+	require.NoError(t, err)
+	path := filepath.Join(x.dir, filepath.FromSlash(target.rel))
+	require.NoError(t, os.MkdirAll(filepath.Join(path+".part.pip", "out"), 0o755))
+	for _, name := range []string{".part", ".part.json", ".json.tmp", ".part.json.tmp", ".part.archive.json.tmp", ".lock", ".part.pip/out/half.whl"} {
+		require.NoError(t, os.WriteFile(path+filepath.FromSlash(name), []byte("x"), 0o600))
+	}
+	require.NoError(t, x.Remove("toy:1b"))
+	require.Empty(t, x.files())
+	require.ErrorContains(t, x.Remove("toy:1b"), "not in the cache")
+}

@@ -230,6 +230,9 @@ func (h *Hub) Show(name string) (Info, error) {
 	return info, nil
 }
 
+// endings are those of all that may lie in the cache under a model's name, what killed processes left included.
+var endings = []string{"", ".json", ".json.tmp", ".part", ".part.json", ".part.json.tmp", ".part.archive", ".part.archive.json", ".part.archive.json.tmp", ".part.pip"}
+
 // Remove deletes a model from the cache, finished or not, and its repacked weights.
 func (h *Hub) Remove(name string) error {
 	t, err := h.parseName(name)
@@ -256,13 +259,16 @@ func (h *Hub) Remove(name string) error {
 	}
 	tiles, noTiles := repacked.FileName(filepath.Join(h.dir, filepath.FromSlash(t.rel))) // while the file is there
 	found := false
-	for _, ending := range []string{"", ".json", ".part", ".part.json", ".part.archive", ".part.archive.json"} {
-		err := c.Remove(t.rel + ending)
+	for _, ending := range endings {
+		_, err := c.Lstat(t.rel + ending)
+		if err == nil {
+			err = c.RemoveAll(t.rel + ending)
+		}
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			unlock()
 			return fmt.Errorf("model %s: %w", t.name, err)
 		}
-		found = found || err == nil && !strings.HasSuffix(ending, ".json")
+		found = found || err == nil && !strings.HasSuffix(strings.TrimSuffix(ending, ".tmp"), ".json")
 	}
 	if noTiles == nil {
 		c.Remove(path.Join(repackedFolder, tiles)) // most models have none, and one left behind is only a file

@@ -172,8 +172,11 @@ func TestDamagedModels(t *testing.T) {
 
 // TestEndlessInput feeds what has no end to readers of small files.
 func TestEndlessInput(t *testing.T) {
-	_, err := readBounded(io.MultiReader(strings.NewReader("a"), io.LimitReader(zeros{}, 10)))
+	data, err := readBounded(io.MultiReader(strings.NewReader("a"), io.LimitReader(zeros{}, 9)), 10)
 	require.NoError(t, err)
+	require.Len(t, data, 10)
+	_, err = readBounded(zeros{}, 10)
+	require.EqualError(t, err, "has more than 10 bytes, want at most that")
 	t.Setenv("QUICKDRAFT_HOME", t.TempDir())
 	for _, path := range []string{"/dev/zero", "/dev/urandom"} {
 		if _, err := os.Stat(path); err != nil {

@@ -12,8 +12,11 @@ import (
 	"quickdraft/internal/disk"
 )
 
-// maxInput bounds what is read into memory from a file or from standard input, which may have no end.
-const maxInput = 1 << 30
+// maxInput and maxStdin bound what is read into memory from a file or from standard input, which may have no end.
+const (
+	maxInput = 1 << 30
+	maxStdin = 128 << 20
+)
 
 // readFile reads a file that an option names. One that cannot be opened is the caller's mistake.
 func readFile(option, path string) ([]byte, error) {
@@ -21,7 +24,7 @@ func readFile(option, path string) ([]byte, error) {
 	if err == nil {
 		defer f.Close()
 		var data []byte
-		if data, err = readBounded(f); err == nil {
+		if data, err = readBounded(f, maxInput); err == nil {
 			return data, nil
 		}
 	}
@@ -51,17 +54,17 @@ func withoutName(err error) error {
 	return err
 }
 
-func readBounded(r io.Reader) ([]byte, error) {
-	data, err := io.ReadAll(io.LimitReader(r, maxInput+1))
-	if err == nil && len(data) > maxInput {
-		err = fmt.Errorf("has more than %d bytes, want at most that", maxInput)
+func readBounded(r io.Reader, most int64) ([]byte, error) {
+	data, err := io.ReadAll(io.LimitReader(r, most+1))
+	if err == nil && int64(len(data)) > most {
+		err = fmt.Errorf("has more than %d bytes, want at most that", most)
 	}
 	return data, err
 }
 
 // readStdin reads standard input to its end, or until ctx ends.
 func readStdin(ctx context.Context) ([]byte, error) {
-	data, err := readBounded(newStdin(ctx))
+	data, err := readBounded(newStdin(ctx), maxStdin)
 	if err != nil && ctx.Err() == nil {
 		err = fmt.Errorf("standard input: %w", withoutName(err))
 	}

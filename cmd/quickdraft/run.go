@@ -238,8 +238,8 @@ func checkSamplers(s string) error {
 	if p.Order = splitSamplers(s); len(p.Order) == 0 {
 		return want
 	}
-	if err := p.Validate(1); err != nil {
-		return fmt.Errorf("%w; %w", err, want)
+	if p.Validate(1) != nil {
+		return want
 	}
 	return nil
 }

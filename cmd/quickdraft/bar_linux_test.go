@@ -14,6 +14,12 @@ import (
 
 // terminal opens a terminal of 80 columns and returns its end for programs and what will have been written to it.
 func terminal(t *testing.T) (tty *os.File, written func() string) {
+	tty, _, written = typewriter(t)
+	return tty, written
+}
+
+// typewriter is a terminal with its keys.
+func typewriter(t *testing.T) (tty, keys *os.File, written func() string) {
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
 		t.Skipf("no terminals here: %v", err)
@@ -29,7 +35,7 @@ func terminal(t *testing.T) (tty *os.File, written func() string) {
 		data, _ := io.ReadAll(master) // ends with EIO when the other end is closed
 		text <- string(data)
 	}()
-	return tty, func() string {
+	return tty, master, func() string {
 		require.NoError(t, tty.Close())
 		return <-text
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"quickdraft/eval"
+	"quickdraft/internal/disk"
 	"quickdraft/quantize"
 )
 
@@ -93,6 +94,9 @@ func imatrixCommand() *cobra.Command {
 			}
 			defer m.close()
 			if err := checkOutput("-o", out, m.path); err != nil {
+				return err
+			}
+			if err := disk.CheckRoom(out, 1<<20); err != nil { // what all but the smallest models take
 				return err
 			}
 			im, p, err := eval.Collect(cmd.Context(), m.Model, m.ids, f.file, m.opts)

@@ -63,7 +63,7 @@ func (osFiles) syncDir(dir string) error {
 // Ages from which a temporary file that nobody holds a lock on is abandoned: time to take the lock after making the file, and
 // time after which no writer pauses where there are no locks.
 const (
-	unlockedAge = time.Minute
+	unlockedAge = 10 * time.Second
 	lockless    = time.Hour
 )
 

@@ -2,6 +2,7 @@ package tensor
 
 import (
 	"encoding/binary"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -246,6 +247,31 @@ func TestGatedMatMul(t *testing.T) {
 					op[1](got, y)
 					same(t, want, got, "%s, %v, %d workers", name, shape, c.pool.N())
 					same(t, x, y, "%s, gate, %v, %d workers", name, shape, c.pool.N())
+				}
+			}
+		}
+	}
+}
+
+// BenchmarkMatMul multiplies the matrices of a feed-forward layer of Qwen2.5 1.5B.
+func BenchmarkMatMul(b *testing.B) {
+	rng := newRand(31)
+	pools := []*Pool{NewPool(1), NewPool(2)}
+	for _, typ := range []gguf.Type{gguf.TypeQ4_K, gguf.TypeQ6_K, gguf.TypeQ8_0} {
+		for _, shape := range [][2]int{{8960, 1536}, {1536, 8960}} {
+			e := encode(b, rng, typ, shape[0], shape[1])
+			m := e.mat(b, pools[1])
+			for _, n := range []int{1, 4, 8, 16, 64, 512} {
+				x, dst := random(rng, n, shape[1]), NewF32(n, shape[0])
+				for _, pool := range pools {
+					c := NewCPU(pool, n, shape[1])
+					b.Run(fmt.Sprintf("%s/%dx%d/x%d/%d", e.format.Name, shape[0], shape[1], n, pool.N()), func(b *testing.B) {
+						b.SetBytes(m.Bytes())
+						for b.Loop() {
+							c.MatMul(dst, m, x)
+						}
+						b.ReportMetric(float64(n*shape[0]*shape[1])*float64(b.N)/b.Elapsed().Seconds()/1e9, "GMAC/s")
+					})
 				}
 			}
 		}

@@ -113,6 +113,9 @@ func (h *Hub) catalogTarget(m Model) (target, error) {
 	t := target{name: m.Name, rel: "models/" + m.file(), size: m.Size, sha256: m.SHA256}
 	names := m.Sources
 	if h.mirror != "" {
+		if u, err := url.Parse(h.mirror); err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
+			return target{}, fmt.Errorf("QUICKDRAFT_MIRROR=%s: want the web address of a folder, like https://host/models", h.mirror)
+		}
 		names = append(names[:len(names):len(names)], strings.TrimSuffix(h.mirror, "/")+"/"+m.file())
 	}
 	for _, n := range names {

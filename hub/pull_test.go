@@ -443,3 +443,12 @@ func TestConcurrentPulls(t *testing.T) {
 	unlock()
 	require.NoError(t, x.Remove("toy:1b"))
 }
+
+func TestMirrorThatIsNoAddress(t *testing.T) {
+	for _, mirror := range []string{"::", "host/models", "ftp://host/models", "https://"} {
+		x := newTester(t, "hf:a/b/toy.gguf")
+		x.mirror = mirror
+		_, err := x.pull("toy:1b")
+		require.ErrorContains(t, err, "QUICKDRAFT_MIRROR="+mirror+": want the web address of a folder")
+	}
+}

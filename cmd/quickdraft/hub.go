@@ -5,7 +5,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"strconv"
 	"text/tabwriter"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -93,9 +96,19 @@ func printEntries(entries []hub.Entry, asJSON bool) error {
 		if e.Partial {
 			state = "partial"
 		}
-		fmt.Fprintf(w, "%s\t%.1f MB\t%s\n", e.Name, float64(e.Size)/1e6, state)
+		fmt.Fprintf(w, "%s\t%.1f MB\t%s\n", printable(e.Name), float64(e.Size)/1e6, state)
 	}
 	return w.Flush()
+}
+
+// printable is a name as it is, or quoted where it would do something to a terminal or a table.
+func printable(name string) string {
+	for _, r := range name {
+		if !unicode.IsPrint(r) || r == utf8.RuneError {
+			return strconv.Quote(name)
+		}
+	}
+	return name
 }
 
 func printCatalog() error {

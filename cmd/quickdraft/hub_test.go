@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -65,4 +66,22 @@ func messages(t *testing.T) string {
 	path := filepath.Join(t.TempDir(), "messages.json")
 	require.NoError(t, os.WriteFile(path, []byte(`{"messages":[{"role":"user","content":"hi"}]}`), 0o600))
 	return path
+}
+
+// TestListOfOddNames shows file names that nobody but a stranger's program makes.
+func TestListOfOddNames(t *testing.T) {
+	home := t.TempDir()
+	t.Setenv("QUICKDRAFT_HOME", home)
+	dir := filepath.Join(home, "models")
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, "folder.gguf"), 0o755))
+	for _, name := range []string{"a\nb.gguf", "\x1b[2J.gguf", "\xff.gguf", "plain.gguf", "damaged.gguf"} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte("x"), 0o600))
+	}
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "damaged.gguf.json"), []byte(`{"name": 5`), 0o600))
+	text := string(output(t, "list"))
+	require.Equal(t, 6, strings.Count(text, "\n"), text)
+	require.NotContains(t, text, "\x1b")
+	for _, name := range []string{`"a\nb.gguf"`, `"\x1b[2J.gguf"`, `"\xff.gguf"`, "\nplain.gguf ", "\ndamaged.gguf "} {
+		require.Contains(t, text, name)
+	}
 }

@@ -223,8 +223,7 @@ func TestMatrixStateEndsWithTheKernel(t *testing.T) {
 			configured, released, done := strings.Index(f, "LDTILECFG"), strings.Index(f, "TILERELEASE"), strings.Index(f, "\ndone:")
 			require.True(t, 0 < configured && configured < released && released < done, path)
 			require.Equal(t, 1, strings.Count(f, "\tRET"), path)
-			require.NotContains(t, f[configured:done], "\tJMP", path)
-			require.NotRegexp(t, `\tJ[A-Z]+ +done`, f[configured:], path)
+			require.NotRegexp(t, `\tJ[A-Z]+ +(done|nothing|some)\b`, f[configured:], path)
 			require.NotContains(t, f, "\tCALL", path)
 		}
 	}

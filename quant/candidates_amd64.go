@@ -18,11 +18,18 @@ type level struct {
 	dots map[string][WideM + 1]func(*float32, int, *byte, int, *byte, int, int)
 }
 
-// candidate returns the kernel of the level for a format and m activation rows.
+// candidate returns the kernel of the level for a format and m activation rows, or two where none takes so many.
 func (l level) candidate(f *Format, m int) (Candidate, bool) {
-	dot := l.dots[f.Name][m]
-	name := fmt.Sprintf("%s.Dot%sx%d", l, strings.ReplaceAll(f.Name, "_", ""), m)
-	return Candidate{Level: l.Level, Name: name, Dot: dot}, dot != nil
+	dots := l.dots[f.Name]
+	name := fmt.Sprintf("%s.Dot%sx", l, strings.ReplaceAll(f.Name, "_", ""))
+	if dots[m] != nil || m <= MaxM {
+		return Candidate{Level: l.Level, Name: fmt.Sprint(name, m), Dot: dots[m]}, dots[m] != nil
+	}
+	low, high := (m+1)/2, m/2
+	if dots[low] == nil || dots[high] == nil {
+		return Candidate{}, false
+	}
+	return Candidate{Level: l.Level, Name: fmt.Sprintf("%s%d+%d", name, low, high), Dot: twice(f, m, dots[low], dots[high])}, true
 }
 
 // levels lists the kernel packages, best first.

@@ -17,7 +17,12 @@ import (
 	"quickdraft/modelfile/gguf"
 )
 
-func tokenCounts() []int { return []int{1, 2, 3, 4, 5, 6, 7, 8, 16} }
+func tokenCounts() (out []int) {
+	for m := 1; m <= WideM; m++ {
+		out = append(out, m)
+	}
+	return out
+}
 
 // fileRows fills 16 rows of nBlocks file blocks with fill, and sets the float scales to values of scale.
 func fileRows(f *Format, nBlocks int, fill func(b []byte), scale func() float32) *[TileRows][]byte {
@@ -231,12 +236,12 @@ func TestCandidatesReadNothingBeyondTheirBuffers(t *testing.T) {
 // kernelLevels are the levels that have a kernel for every format.
 var kernelLevels = []cpu.Level{cpu.VNNI, cpu.AVX512, cpu.AVXVNNI, cpu.AVX2}
 
-// matrixFormats have a kernel for WideM activation rows at the level with matrix registers.
+// matrixFormats have kernels for more than MaxM activation rows at the level with matrix registers.
 var matrixFormats = []string{"Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "IQ4_NL", "IQ4_XS", "MXFP4", "Q4_K", "Q5_K"}
 
 // levelsOf returns the levels that have a kernel for a format and m activation rows, best first.
 func levelsOf(f *Format, m int) []cpu.Level {
-	if m == WideM && slices.Contains(matrixFormats, f.Name) {
+	if m > MaxM && slices.Contains(matrixFormats, f.Name) {
 		return append([]cpu.Level{cpu.AMX}, kernelLevels...)
 	}
 	return kernelLevels
@@ -257,9 +262,14 @@ func TestEveryCellIsServedByAssembly(t *testing.T) {
 			for i, level := range levels {
 				require.Equal(t, level, all[i].Level)
 				name := fmt.Sprintf("%s.Dot%sx%d", level, strings.ReplaceAll(f.Name, "_", ""), m)
+				fn := runtime.FuncForPC(reflect.ValueOf(all[i].Dot).Pointer()).Name()
+				if MaxM < m && m < WideM && level != cpu.AMX {
+					name = strings.TrimSuffix(name, fmt.Sprint(m)) + fmt.Sprintf("%d+%d", (m+1)/2, m/2)
+					require.Equal(t, "quickdraft/quant.twice.func1", fn)
+				} else {
+					require.Equal(t, "quickdraft/asm/"+name, fn)
+				}
 				require.Equal(t, name, all[i].Name)
-				fn := runtime.FuncForPC(reflect.ValueOf(all[i].Dot).Pointer())
-				require.Equal(t, "quickdraft/asm/"+name, fn.Name())
 				served++
 			}
 			require.Equal(t, cpu.Go, all[len(levels)].Level)
@@ -282,7 +292,7 @@ func TestPickTakesTheBestActiveLevel(t *testing.T) {
 			}
 		}
 	}
-	require.Panics(t, func() { Candidates(gguf.TypeQ4_0, 9) })
+	require.Panics(t, func() { Candidates(gguf.TypeQ4_0, WideM+1) })
 	require.Panics(t, func() { Candidates(gguf.TypeQ4_0, 0) })
 }
 
@@ -291,7 +301,7 @@ func BenchmarkDot(b *testing.B) {
 	rng := rand.New(rand.NewPCG(5, 6))
 	x := func() float32 { return float32(rng.NormFloat64()) }
 	for _, f := range All() {
-		for _, m := range tokenCounts() {
+		for _, m := range []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 16} {
 			c := newDotCase(f, m, nTiles, cols/f.BlockSize, 0, func([]byte) {}, x, x)
 			for _, cand := range Candidates(f.Type, m) {
 				if !cpu.Has(cand.Level) {

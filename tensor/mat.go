@@ -19,7 +19,7 @@ type Mat struct {
 	format   *quant.Format
 	tileSize int // bytes of one tile
 	pages    machine.Pages
-	kernels  [quant.WideM + 1]quant.DotFunc // by number of tokens: 1..MaxM and WideM
+	kernels  [quant.WideM + 1]quant.DotFunc // by number of tokens: 1..WideM
 }
 
 // NewMat packs the file blocks src of a matrix of rows x cols weights. Row i of the result is row rowAt(i) of src; nil
@@ -119,10 +119,9 @@ func checkShape(name string, t gguf.Type, rows, cols int) (*quant.Format, error)
 func withoutTiles(name string, t gguf.Type, rows, cols int) *Mat {
 	format, _ := quant.Get(t)
 	m := &Mat{Name: name, Type: t, Rows: rows, Cols: cols, format: format, tileSize: format.TileSize(cols)}
-	for tokens := 1; tokens <= quant.MaxM; tokens++ {
+	for tokens := 1; tokens <= quant.WideM; tokens++ {
 		m.kernels[tokens] = quant.Pick(t, tokens).Dot
 	}
-	m.kernels[quant.WideM] = quant.Pick(t, quant.WideM).Dot
 	return m
 }
 

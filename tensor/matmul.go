@@ -114,7 +114,7 @@ type matmulTask struct {
 	activations shares // of the blocks
 	ready       atomic.Int64
 
-	chunks  [3]chunk    // the token counts of the kernels in use
+	chunks  [2]chunk    // the token counts of the kernels in use
 	acts    []byte      // for each kernel call: (Cols/32, its tokens, 64)
 	scratch [][]float32 // a worker's output of a partial tile, (WideM, TileRows)
 }
@@ -132,17 +132,13 @@ func (t *matmulTask) init(pool *Pool, maxTokens, maxCols int, kernels *kernelSet
 	}
 }
 
-// splitTokens splits the tokens into wide kernels of 16 and then one exact one, or two of about the same size.
+// splitTokens splits the tokens into wide kernels of 16 and one for the others.
 func (t *matmulTask) splitTokens() {
 	n := t.x.Rows
 	wide, rest := n/quant.WideM, n%quant.WideM
-	t.chunks = [3]chunk{{quant.WideM, wide}}
-	if rest > quant.MaxM {
-		t.chunks[1] = chunk{rest - rest/2, 1}
-		rest /= 2
-	}
+	t.chunks = [2]chunk{{quant.WideM, wide}}
 	if rest > 0 {
-		t.chunks[2] = chunk{rest, 1}
+		t.chunks[1] = chunk{rest, 1}
 	}
 }
 
@@ -225,7 +221,7 @@ func (t *matmulTask) multiply(i, tile0, tile1 int, scratch []float32) {
 	p := &t.out[i]
 	row0, row1 := tile0*quant.TileRows, min(tile1*quant.TileRows, p.W.Rows)
 	full := min(tile1, p.W.Rows/quant.TileRows) // tiles before the partial one
-	if t.x.Rows <= quant.MaxM || t.x.Rows == quant.WideM {
+	if t.x.Rows <= quant.WideM {
 		t.block(i, tile0, full)
 	} else {
 		for run := max(blockBytes/p.W.tileSize, 1); tile0 < full; tile0 += run {

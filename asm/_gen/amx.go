@@ -23,7 +23,8 @@ const (
 	ringSlots  = unpackLead + scaleLag
 )
 
-// matrixKernel emits the dot product of a format for m tokens on matrix registers.
+// matrixKernel emits the dot product of a format for fewestOnMatrix to wideTokens tokens on matrix registers. One function serves
+// all: the configuration has as many rows, and scale jumps to the last token and works down to the first.
 type matrixKernel struct {
 	*kernel
 	round   reg.Register // rounds left; the stages of a round are those of parts that exist
@@ -61,7 +62,7 @@ func (k *matrixKernel) codeBytes() int {
 }
 
 // slotBytes has a line more than codes and products, lest a load waits for stores to an address a multiple of 4096 away.
-func (k *matrixKernel) slotBytes() int { return k.codeBytes() + 64*k.m + 64 }
+func (k *matrixKernel) slotBytes() int { return k.codeBytes() + 64*wideTokens + 64 }
 
 // Matrix registers. Peak has peakMatrices registers of products, a kernel one.
 const (
@@ -86,10 +87,10 @@ func matrixConfig(m, columns int) []byte {
 	return b
 }
 
-func emitMatrix(c *source, lv *level, f *format, name string, m int) {
-	k := &matrixKernel{kernel: &kernel{source: c, lv: lv, f: f, m: m, roles: map[string]reg.VecVirtual{}, consts: map[uint32]reg.VecVirtual{}}}
-	k.Function(name)
-	k.SignatureExpr(fmt.Sprintf(signature, ""))
+func emitMatrix(c *source, lv *level, f *format) {
+	k := &matrixKernel{kernel: &kernel{source: c, lv: lv, f: f, m: wideTokens, roles: map[string]reg.VecVirtual{}, consts: map[uint32]reg.VecVirtual{}}}
+	k.Function(f.rolled())
+	k.SignatureExpr(fmt.Sprintf(signature, ", m int"))
 	k.prepare()
 	k.Label("round")
 	k.Comment("Products of the last round's part; then a part's matrices.")
@@ -134,7 +135,7 @@ func (k *matrixKernel) prepare() {
 	k.TESTQ(perTile, perTile)
 	k.JNE(operand.LabelRef("some"))
 	k.Label("nothing")
-	k.storeTile()
+	k.storeTile("zero")
 	k.DECQ(k.round)
 	k.JNE(operand.LabelRef("nothing"))
 	k.JMP(operand.LabelRef("done"))
@@ -163,8 +164,14 @@ func (k *matrixKernel) prepare() {
 
 // prepareRing sets the slots and configures the matrix registers.
 func (k *matrixKernel) prepareRing() {
-	t := k.GP64()
-	k.LEAQ(k.bytes("config", matrixConfig(k.m, 32)), t)
+	var configs []byte
+	for m := fewestOnMatrix; m <= wideTokens; m++ {
+		configs = append(configs, matrixConfig(m, 32)...)
+	}
+	t, m := k.GP64(), k.param("m")
+	k.LEAQ(k.bytes("configs", configs), t)
+	k.SHLQ(operand.U8(6), m)
+	k.LEAQ(operand.Mem{Base: t, Index: m, Scale: 1, Disp: -64 * fewestOnMatrix}, t)
 	k.matrix("LDTILECFG", t)
 	k.LEAQ(k.AllocLocal(ringSlots*k.slotBytes()+64), t)
 	k.ADDQ(operand.U8(63), t)
@@ -281,10 +288,10 @@ func (k *matrixKernel) scaleBehind() {
 	k.part = k.floats
 	k.kernel.factors()
 	k.part = part
-	for m, sum := range k.sums {
+	k.fromLast("add", func(m int) {
 		a := func(disp int) operand.Mem { return mem(k.act, m*actBytes+disp) }
-		k.addScaled(a, 0, mem(k.scaleT, k.codeBytes()+64*m), sum)
-	}
+		k.addScaled(a, 0, mem(k.scaleT, k.codeBytes()+64*m), k.sums[m])
+	})
 	k.advance(k.scaleT)
 	if !k.f.super {
 		k.ADDQ(operand.I32(k.f.tileBytes()), k.floats)
@@ -307,15 +314,40 @@ func (k *matrixKernel) scaleBehind() {
 
 // endTile stores the sums of a tile and begins the next.
 func (k *matrixKernel) endTile() {
-	k.storeTile()
+	k.storeTile("store")
 	k.zeroSums()
 }
 
-func (k *matrixKernel) storeTile() {
-	k.dstStep = k.param("dstStride")
-	k.SHLQ(operand.U8(2), k.dstStep)
-	k.storeSums()
+func (k *matrixKernel) storeTile(label string) {
+	step, row := k.param("dstStride"), k.param("m")
+	k.SHLQ(operand.U8(2), step)
+	k.DECQ(row)
+	k.IMULQ(step, row)
+	k.ADDQ(k.dst, row)
+	k.fromLast(label, func(m int) {
+		k.VMOVUPS(k.sums[m], mem(row, 0))
+		if m > 0 {
+			k.SUBQ(step, row)
+		}
+	})
 	k.ADDQ(operand.U8(64), k.dst)
+}
+
+// fromLast runs body for the last token down to the first. All of a call branch alike.
+func (k *matrixKernel) fromLast(label string, body func(m int)) {
+	entry := func(m int) operand.LabelRef { return operand.LabelRef(fmt.Sprint(label, m)) }
+	tokens := k.paramMem("m")
+	for m := wideTokens; m > fewestOnMatrix; m-- {
+		k.CMPQ(tokens, operand.U8(m))
+		k.JE(entry(m))
+	}
+	k.JMP(entry(fewestOnMatrix))
+	for m := wideTokens; m > 0; m-- {
+		if m >= fewestOnMatrix {
+			k.Label(string(entry(m)))
+		}
+		body(m - 1)
+	}
 }
 
 // emitMatrixPeak writes rounds of products of full matrix registers.

@@ -6,7 +6,7 @@ type level struct {
 	bits   int    // 512: one vector holds a tile's 16 rows; 256: two vectors of 8 rows, one after the other
 	vnni   bool   // VPDPBUSD; otherwise VPMADDUBSW, VPADDW while 16 bits suffice, VPMADDWD
 	unroll bool   // one function per token count, sums in registers; otherwise a loop over tokens, sums in dst
-	amx    bool   // products on matrix registers; kernels for wideTokens alone, and for formats with one scale for 32 columns
+	amx    bool   // products on matrix registers; kernels for fewestOnMatrix tokens on, and for formats with one scale for 32 columns
 	doc    string // what the processor must have
 }
 
@@ -18,10 +18,13 @@ var levels = []level{
 	{name: "amx", bits: 512, vnni: true, unroll: true, amx: true, doc: "AVX-512 F, BW, VL, DQ and AVX512_VNNI, AMX-TILE and AMX-INT8"},
 }
 
-// maxTokens and wideTokens are the token counts kernels exist for: 1..maxTokens, and wideTokens for prefill.
+// maxTokens and wideTokens are the token counts kernels exist for: 1..maxTokens, and wideTokens for prefill; on matrix registers
+// fewestOnMatrix..wideTokens.
 const (
 	maxTokens  = 8
 	wideTokens = 16
+
+	fewestOnMatrix = 9
 )
 
 // formats are those that the level has kernels for.
@@ -40,10 +43,13 @@ func (lv *level) formats() []*format {
 
 // tokenCounts are those that the level has kernels for.
 func (lv *level) tokenCounts() []int {
-	if lv.amx {
-		return []int{wideTokens}
-	}
 	var out []int
+	if lv.amx {
+		for m := fewestOnMatrix; m <= wideTokens; m++ {
+			out = append(out, m)
+		}
+		return out
+	}
 	for m := 1; m <= maxTokens; m++ {
 		out = append(out, m)
 	}

@@ -71,13 +71,13 @@ func writeLevel(lv *level) error {
 }
 
 // unrolled reports whether a format has one function for each token count.
-func unrolled(lv *level, f *format) bool { return lv.unroll || f.float != notFloat }
+func unrolled(lv *level, f *format) bool { return lv.unroll && !lv.amx || f.float != notFloat }
 
 // writeFormat writes the kernels of a format: one for each token count, or one for 1 and one for any count.
 func writeFormat(dir string, lv *level, f *format) error {
 	if lv.amx {
 		s := newSource()
-		emitMatrix(s, lv, f, f.function(wideTokens), wideTokens)
+		emitMatrix(s, lv, f)
 		return s.write(filepath.Join(dir, f.file+"_amd64.s"))
 	}
 	if !unrolled(lv, f) {

@@ -8,67 +8,627 @@ package amx
 
 // Dots has the kernel of each format for each token count; counts without one are nil.
 var Dots = map[string][17]func(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int){
-	"Q4_0":   {16: DotQ40x16},
-	"Q4_1":   {16: DotQ41x16},
-	"Q5_0":   {16: DotQ50x16},
-	"Q5_1":   {16: DotQ51x16},
-	"Q8_0":   {16: DotQ80x16},
-	"IQ4_NL": {16: DotIQ4NLx16},
-	"MXFP4":  {16: DotMXFP4x16},
-	"Q4_K":   {16: DotQ4Kx16},
-	"Q5_K":   {16: DotQ5Kx16},
-	"IQ4_XS": {16: DotIQ4XSx16},
+	"Q4_0":   {9: DotQ40x9, 10: DotQ40x10, 11: DotQ40x11, 12: DotQ40x12, 13: DotQ40x13, 14: DotQ40x14, 15: DotQ40x15, 16: DotQ40x16},
+	"Q4_1":   {9: DotQ41x9, 10: DotQ41x10, 11: DotQ41x11, 12: DotQ41x12, 13: DotQ41x13, 14: DotQ41x14, 15: DotQ41x15, 16: DotQ41x16},
+	"Q5_0":   {9: DotQ50x9, 10: DotQ50x10, 11: DotQ50x11, 12: DotQ50x12, 13: DotQ50x13, 14: DotQ50x14, 15: DotQ50x15, 16: DotQ50x16},
+	"Q5_1":   {9: DotQ51x9, 10: DotQ51x10, 11: DotQ51x11, 12: DotQ51x12, 13: DotQ51x13, 14: DotQ51x14, 15: DotQ51x15, 16: DotQ51x16},
+	"Q8_0":   {9: DotQ80x9, 10: DotQ80x10, 11: DotQ80x11, 12: DotQ80x12, 13: DotQ80x13, 14: DotQ80x14, 15: DotQ80x15, 16: DotQ80x16},
+	"IQ4_NL": {9: DotIQ4NLx9, 10: DotIQ4NLx10, 11: DotIQ4NLx11, 12: DotIQ4NLx12, 13: DotIQ4NLx13, 14: DotIQ4NLx14, 15: DotIQ4NLx15, 16: DotIQ4NLx16},
+	"MXFP4":  {9: DotMXFP4x9, 10: DotMXFP4x10, 11: DotMXFP4x11, 12: DotMXFP4x12, 13: DotMXFP4x13, 14: DotMXFP4x14, 15: DotMXFP4x15, 16: DotMXFP4x16},
+	"Q4_K":   {9: DotQ4Kx9, 10: DotQ4Kx10, 11: DotQ4Kx11, 12: DotQ4Kx12, 13: DotQ4Kx13, 14: DotQ4Kx14, 15: DotQ4Kx15, 16: DotQ4Kx16},
+	"Q5_K":   {9: DotQ5Kx9, 10: DotQ5Kx10, 11: DotQ5Kx11, 12: DotQ5Kx12, 13: DotQ5Kx13, 14: DotQ5Kx14, 15: DotQ5Kx15, 16: DotQ5Kx16},
+	"IQ4_XS": {9: DotIQ4XSx9, 10: DotIQ4XSx10, 11: DotIQ4XSx11, 12: DotIQ4XSx12, 13: DotIQ4XSx13, 14: DotIQ4XSx14, 15: DotIQ4XSx15, 16: DotIQ4XSx16},
+}
+
+// DotQ40x9 multiplies tiles of Q4_0 with 9 activation rows.
+//
+//go:nosplit
+func DotQ40x9(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int) {
+	dotQ40(dst, dstStride, tiles, nTiles, act, actStride, nBlocks, 9)
+}
+
+// DotQ40x10 multiplies tiles of Q4_0 with 10 activation rows.
+//
+//go:nosplit
+func DotQ40x10(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int) {
+	dotQ40(dst, dstStride, tiles, nTiles, act, actStride, nBlocks, 10)
+}
+
+// DotQ40x11 multiplies tiles of Q4_0 with 11 activation rows.
+//
+//go:nosplit
+func DotQ40x11(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int) {
+	dotQ40(dst, dstStride, tiles, nTiles, act, actStride, nBlocks, 11)
+}
+
+// DotQ40x12 multiplies tiles of Q4_0 with 12 activation rows.
+//
+//go:nosplit
+func DotQ40x12(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int) {
+	dotQ40(dst, dstStride, tiles, nTiles, act, actStride, nBlocks, 12)
+}
+
+// DotQ40x13 multiplies tiles of Q4_0 with 13 activation rows.
+//
+//go:nosplit
+func DotQ40x13(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int) {
+	dotQ40(dst, dstStride, tiles, nTiles, act, actStride, nBlocks, 13)
+}
+
+// DotQ40x14 multiplies tiles of Q4_0 with 14 activation rows.
+//
+//go:nosplit
+func DotQ40x14(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int) {
+	dotQ40(dst, dstStride, tiles, nTiles, act, actStride, nBlocks, 14)
+}
+
+// DotQ40x15 multiplies tiles of Q4_0 with 15 activation rows.
+//
+//go:nosplit
+func DotQ40x15(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int) {
+	dotQ40(dst, dstStride, tiles, nTiles, act, actStride, nBlocks, 15)
 }
 
 // DotQ40x16 multiplies tiles of Q4_0 with 16 activation rows.
 //
+//go:nosplit
+func DotQ40x16(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int) {
+	dotQ40(dst, dstStride, tiles, nTiles, act, actStride, nBlocks, 16)
+}
+
+// dotQ40 multiplies tiles of Q4_0 with m activation rows.
+//
 //go:noescape
-func DotQ40x16(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int)
+func dotQ40(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int, m int)
+
+// DotQ41x9 multiplies tiles of Q4_1 with 9 activation rows.
+//
+//go:nosplit
+func DotQ41x9(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int) {
+	dotQ41(dst, dstStride, tiles, nTiles, act, actStride, nBlocks, 9)
+}
+
+// DotQ41x10 multiplies tiles of Q4_1 with 10 activation rows.
+//
+//go:nosplit
+func DotQ41x10(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int) {
+	dotQ41(dst, dstStride, tiles, nTiles, act, actStride, nBlocks, 10)
+}
+
+// DotQ41x11 multiplies tiles of Q4_1 with 11 activation rows.
+//
+//go:nosplit
+func DotQ41x11(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int) {
+	dotQ41(dst, dstStride, tiles, nTiles, act, actStride, nBlocks, 11)
+}
+
+// DotQ41x12 multiplies tiles of Q4_1 with 12 activation rows.
+//
+//go:nosplit
+func DotQ41x12(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int) {
+	dotQ41(dst, dstStride, tiles, nTiles, act, actStride, nBlocks, 12)
+}
+
+// DotQ41x13 multiplies tiles of Q4_1 with 13 activation rows.
+//
+//go:nosplit
+func DotQ41x13(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int) {
+	dotQ41(dst, dstStride, tiles, nTiles, act, actStride, nBlocks, 13)
+}
+
+// DotQ41x14 multiplies tiles of Q4_1 with 14 activation rows.
+//
+//go:nosplit
+func DotQ41x14(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int) {
+	dotQ41(dst, dstStride, tiles, nTiles, act, actStride, nBlocks, 14)
+}
+
+// DotQ41x15 multiplies tiles of Q4_1 with 15 activation rows.
+//
+//go:nosplit
+func DotQ41x15(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int) {
+	dotQ41(dst, dstStride, tiles, nTiles, act, actStride, nBlocks, 15)
+}
 
 // DotQ41x16 multiplies tiles of Q4_1 with 16 activation rows.
 //
+//go:nosplit
+func DotQ41x16(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int) {
+	dotQ41(dst, dstStride, tiles, nTiles, act, actStride, nBlocks, 16)
+}
+
+// dotQ41 multiplies tiles of Q4_1 with m activation rows.
+//
 //go:noescape
-func DotQ41x16(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int)
+func dotQ41(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int, m int)
+
+// DotQ50x9 multiplies tiles of Q5_0 with 9 activation rows.
+//
+//go:nosplit
+func DotQ50x9(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int) {
+	dotQ50(dst, dstStride, tiles, nTiles, act, actStride, nBlocks, 9)
+}
+
+// DotQ50x10 multiplies tiles of Q5_0 with 10 activation rows.
+//
+//go:nosplit
+func DotQ50x10(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int) {
+	dotQ50(dst, dstStride, tiles, nTiles, act, actStride, nBlocks, 10)
+}
+
+// DotQ50x11 multiplies tiles of Q5_0 with 11 activation rows.
+//
+//go:nosplit
+func DotQ50x11(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int) {
+	dotQ50(dst, dstStride, tiles, nTiles, act, actStride, nBlocks, 11)
+}
+
+// DotQ50x12 multiplies tiles of Q5_0 with 12 activation rows.
+//
+//go:nosplit
+func DotQ50x12(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int) {
+	dotQ50(dst, dstStride, tiles, nTiles, act, actStride, nBlocks, 12)
+}
+
+// DotQ50x13 multiplies tiles of Q5_0 with 13 activation rows.
+//
+//go:nosplit
+func DotQ50x13(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int) {
+	dotQ50(dst, dstStride, tiles, nTiles, act, actStride, nBlocks, 13)
+}
+
+// DotQ50x14 multiplies tiles of Q5_0 with 14 activation rows.
+//
+//go:nosplit
+func DotQ50x14(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int) {
+	dotQ50(dst, dstStride, tiles, nTiles, act, actStride, nBlocks, 14)
+}
+
+// DotQ50x15 multiplies tiles of Q5_0 with 15 activation rows.
+//
+//go:nosplit
+func DotQ50x15(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int) {
+	dotQ50(dst, dstStride, tiles, nTiles, act, actStride, nBlocks, 15)
+}
 
 // DotQ50x16 multiplies tiles of Q5_0 with 16 activation rows.
 //
+//go:nosplit
+func DotQ50x16(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int) {
+	dotQ50(dst, dstStride, tiles, nTiles, act, actStride, nBlocks, 16)
+}
+
+// dotQ50 multiplies tiles of Q5_0 with m activation rows.
+//
 //go:noescape
-func DotQ50x16(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int)
+func dotQ50(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int, m int)
+
+// DotQ51x9 multiplies tiles of Q5_1 with 9 activation rows.
+//
+//go:nosplit
+func DotQ51x9(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int) {
+	dotQ51(dst, dstStride, tiles, nTiles, act, actStride, nBlocks, 9)
+}
+
+// DotQ51x10 multiplies tiles of Q5_1 with 10 activation rows.
+//
+//go:nosplit
+func DotQ51x10(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int) {
+	dotQ51(dst, dstStride, tiles, nTiles, act, actStride, nBlocks, 10)
+}
+
+// DotQ51x11 multiplies tiles of Q5_1 with 11 activation rows.
+//
+//go:nosplit
+func DotQ51x11(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int) {
+	dotQ51(dst, dstStride, tiles, nTiles, act, actStride, nBlocks, 11)
+}
+
+// DotQ51x12 multiplies tiles of Q5_1 with 12 activation rows.
+//
+//go:nosplit
+func DotQ51x12(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int) {
+	dotQ51(dst, dstStride, tiles, nTiles, act, actStride, nBlocks, 12)
+}
+
+// DotQ51x13 multiplies tiles of Q5_1 with 13 activation rows.
+//
+//go:nosplit
+func DotQ51x13(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int) {
+	dotQ51(dst, dstStride, tiles, nTiles, act, actStride, nBlocks, 13)
+}
+
+// DotQ51x14 multiplies tiles of Q5_1 with 14 activation rows.
+//
+//go:nosplit
+func DotQ51x14(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int) {
+	dotQ51(dst, dstStride, tiles, nTiles, act, actStride, nBlocks, 14)
+}
+
+// DotQ51x15 multiplies tiles of Q5_1 with 15 activation rows.
+//
+//go:nosplit
+func DotQ51x15(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int) {
+	dotQ51(dst, dstStride, tiles, nTiles, act, actStride, nBlocks, 15)
+}
 
 // DotQ51x16 multiplies tiles of Q5_1 with 16 activation rows.
 //
+//go:nosplit
+func DotQ51x16(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int) {
+	dotQ51(dst, dstStride, tiles, nTiles, act, actStride, nBlocks, 16)
+}
+
+// dotQ51 multiplies tiles of Q5_1 with m activation rows.
+//
 //go:noescape
-func DotQ51x16(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int)
+func dotQ51(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int, m int)
+
+// DotQ80x9 multiplies tiles of Q8_0 with 9 activation rows.
+//
+//go:nosplit
+func DotQ80x9(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int) {
+	dotQ80(dst, dstStride, tiles, nTiles, act, actStride, nBlocks, 9)
+}
+
+// DotQ80x10 multiplies tiles of Q8_0 with 10 activation rows.
+//
+//go:nosplit
+func DotQ80x10(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int) {
+	dotQ80(dst, dstStride, tiles, nTiles, act, actStride, nBlocks, 10)
+}
+
+// DotQ80x11 multiplies tiles of Q8_0 with 11 activation rows.
+//
+//go:nosplit
+func DotQ80x11(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int) {
+	dotQ80(dst, dstStride, tiles, nTiles, act, actStride, nBlocks, 11)
+}
+
+// DotQ80x12 multiplies tiles of Q8_0 with 12 activation rows.
+//
+//go:nosplit
+func DotQ80x12(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int) {
+	dotQ80(dst, dstStride, tiles, nTiles, act, actStride, nBlocks, 12)
+}
+
+// DotQ80x13 multiplies tiles of Q8_0 with 13 activation rows.
+//
+//go:nosplit
+func DotQ80x13(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int) {
+	dotQ80(dst, dstStride, tiles, nTiles, act, actStride, nBlocks, 13)
+}
+
+// DotQ80x14 multiplies tiles of Q8_0 with 14 activation rows.
+//
+//go:nosplit
+func DotQ80x14(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int) {
+	dotQ80(dst, dstStride, tiles, nTiles, act, actStride, nBlocks, 14)
+}
+
+// DotQ80x15 multiplies tiles of Q8_0 with 15 activation rows.
+//
+//go:nosplit
+func DotQ80x15(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int) {
+	dotQ80(dst, dstStride, tiles, nTiles, act, actStride, nBlocks, 15)
+}
 
 // DotQ80x16 multiplies tiles of Q8_0 with 16 activation rows.
 //
+//go:nosplit
+func DotQ80x16(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int) {
+	dotQ80(dst, dstStride, tiles, nTiles, act, actStride, nBlocks, 16)
+}
+
+// dotQ80 multiplies tiles of Q8_0 with m activation rows.
+//
 //go:noescape
-func DotQ80x16(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int)
+func dotQ80(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int, m int)
+
+// DotIQ4NLx9 multiplies tiles of IQ4_NL with 9 activation rows.
+//
+//go:nosplit
+func DotIQ4NLx9(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int) {
+	dotIQ4NL(dst, dstStride, tiles, nTiles, act, actStride, nBlocks, 9)
+}
+
+// DotIQ4NLx10 multiplies tiles of IQ4_NL with 10 activation rows.
+//
+//go:nosplit
+func DotIQ4NLx10(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int) {
+	dotIQ4NL(dst, dstStride, tiles, nTiles, act, actStride, nBlocks, 10)
+}
+
+// DotIQ4NLx11 multiplies tiles of IQ4_NL with 11 activation rows.
+//
+//go:nosplit
+func DotIQ4NLx11(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int) {
+	dotIQ4NL(dst, dstStride, tiles, nTiles, act, actStride, nBlocks, 11)
+}
+
+// DotIQ4NLx12 multiplies tiles of IQ4_NL with 12 activation rows.
+//
+//go:nosplit
+func DotIQ4NLx12(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int) {
+	dotIQ4NL(dst, dstStride, tiles, nTiles, act, actStride, nBlocks, 12)
+}
+
+// DotIQ4NLx13 multiplies tiles of IQ4_NL with 13 activation rows.
+//
+//go:nosplit
+func DotIQ4NLx13(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int) {
+	dotIQ4NL(dst, dstStride, tiles, nTiles, act, actStride, nBlocks, 13)
+}
+
+// DotIQ4NLx14 multiplies tiles of IQ4_NL with 14 activation rows.
+//
+//go:nosplit
+func DotIQ4NLx14(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int) {
+	dotIQ4NL(dst, dstStride, tiles, nTiles, act, actStride, nBlocks, 14)
+}
+
+// DotIQ4NLx15 multiplies tiles of IQ4_NL with 15 activation rows.
+//
+//go:nosplit
+func DotIQ4NLx15(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int) {
+	dotIQ4NL(dst, dstStride, tiles, nTiles, act, actStride, nBlocks, 15)
+}
 
 // DotIQ4NLx16 multiplies tiles of IQ4_NL with 16 activation rows.
 //
+//go:nosplit
+func DotIQ4NLx16(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int) {
+	dotIQ4NL(dst, dstStride, tiles, nTiles, act, actStride, nBlocks, 16)
+}
+
+// dotIQ4NL multiplies tiles of IQ4_NL with m activation rows.
+//
 //go:noescape
-func DotIQ4NLx16(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int)
+func dotIQ4NL(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int, m int)
+
+// DotMXFP4x9 multiplies tiles of MXFP4 with 9 activation rows.
+//
+//go:nosplit
+func DotMXFP4x9(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int) {
+	dotMXFP4(dst, dstStride, tiles, nTiles, act, actStride, nBlocks, 9)
+}
+
+// DotMXFP4x10 multiplies tiles of MXFP4 with 10 activation rows.
+//
+//go:nosplit
+func DotMXFP4x10(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int) {
+	dotMXFP4(dst, dstStride, tiles, nTiles, act, actStride, nBlocks, 10)
+}
+
+// DotMXFP4x11 multiplies tiles of MXFP4 with 11 activation rows.
+//
+//go:nosplit
+func DotMXFP4x11(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int) {
+	dotMXFP4(dst, dstStride, tiles, nTiles, act, actStride, nBlocks, 11)
+}
+
+// DotMXFP4x12 multiplies tiles of MXFP4 with 12 activation rows.
+//
+//go:nosplit
+func DotMXFP4x12(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int) {
+	dotMXFP4(dst, dstStride, tiles, nTiles, act, actStride, nBlocks, 12)
+}
+
+// DotMXFP4x13 multiplies tiles of MXFP4 with 13 activation rows.
+//
+//go:nosplit
+func DotMXFP4x13(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int) {
+	dotMXFP4(dst, dstStride, tiles, nTiles, act, actStride, nBlocks, 13)
+}
+
+// DotMXFP4x14 multiplies tiles of MXFP4 with 14 activation rows.
+//
+//go:nosplit
+func DotMXFP4x14(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int) {
+	dotMXFP4(dst, dstStride, tiles, nTiles, act, actStride, nBlocks, 14)
+}
+
+// DotMXFP4x15 multiplies tiles of MXFP4 with 15 activation rows.
+//
+//go:nosplit
+func DotMXFP4x15(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int) {
+	dotMXFP4(dst, dstStride, tiles, nTiles, act, actStride, nBlocks, 15)
+}
 
 // DotMXFP4x16 multiplies tiles of MXFP4 with 16 activation rows.
 //
+//go:nosplit
+func DotMXFP4x16(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int) {
+	dotMXFP4(dst, dstStride, tiles, nTiles, act, actStride, nBlocks, 16)
+}
+
+// dotMXFP4 multiplies tiles of MXFP4 with m activation rows.
+//
 //go:noescape
-func DotMXFP4x16(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int)
+func dotMXFP4(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int, m int)
+
+// DotQ4Kx9 multiplies tiles of Q4_K with 9 activation rows.
+//
+//go:nosplit
+func DotQ4Kx9(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int) {
+	dotQ4K(dst, dstStride, tiles, nTiles, act, actStride, nBlocks, 9)
+}
+
+// DotQ4Kx10 multiplies tiles of Q4_K with 10 activation rows.
+//
+//go:nosplit
+func DotQ4Kx10(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int) {
+	dotQ4K(dst, dstStride, tiles, nTiles, act, actStride, nBlocks, 10)
+}
+
+// DotQ4Kx11 multiplies tiles of Q4_K with 11 activation rows.
+//
+//go:nosplit
+func DotQ4Kx11(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int) {
+	dotQ4K(dst, dstStride, tiles, nTiles, act, actStride, nBlocks, 11)
+}
+
+// DotQ4Kx12 multiplies tiles of Q4_K with 12 activation rows.
+//
+//go:nosplit
+func DotQ4Kx12(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int) {
+	dotQ4K(dst, dstStride, tiles, nTiles, act, actStride, nBlocks, 12)
+}
+
+// DotQ4Kx13 multiplies tiles of Q4_K with 13 activation rows.
+//
+//go:nosplit
+func DotQ4Kx13(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int) {
+	dotQ4K(dst, dstStride, tiles, nTiles, act, actStride, nBlocks, 13)
+}
+
+// DotQ4Kx14 multiplies tiles of Q4_K with 14 activation rows.
+//
+//go:nosplit
+func DotQ4Kx14(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int) {
+	dotQ4K(dst, dstStride, tiles, nTiles, act, actStride, nBlocks, 14)
+}
+
+// DotQ4Kx15 multiplies tiles of Q4_K with 15 activation rows.
+//
+//go:nosplit
+func DotQ4Kx15(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int) {
+	dotQ4K(dst, dstStride, tiles, nTiles, act, actStride, nBlocks, 15)
+}
 
 // DotQ4Kx16 multiplies tiles of Q4_K with 16 activation rows.
 //
+//go:nosplit
+func DotQ4Kx16(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int) {
+	dotQ4K(dst, dstStride, tiles, nTiles, act, actStride, nBlocks, 16)
+}
+
+// dotQ4K multiplies tiles of Q4_K with m activation rows.
+//
 //go:noescape
-func DotQ4Kx16(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int)
+func dotQ4K(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int, m int)
+
+// DotQ5Kx9 multiplies tiles of Q5_K with 9 activation rows.
+//
+//go:nosplit
+func DotQ5Kx9(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int) {
+	dotQ5K(dst, dstStride, tiles, nTiles, act, actStride, nBlocks, 9)
+}
+
+// DotQ5Kx10 multiplies tiles of Q5_K with 10 activation rows.
+//
+//go:nosplit
+func DotQ5Kx10(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int) {
+	dotQ5K(dst, dstStride, tiles, nTiles, act, actStride, nBlocks, 10)
+}
+
+// DotQ5Kx11 multiplies tiles of Q5_K with 11 activation rows.
+//
+//go:nosplit
+func DotQ5Kx11(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int) {
+	dotQ5K(dst, dstStride, tiles, nTiles, act, actStride, nBlocks, 11)
+}
+
+// DotQ5Kx12 multiplies tiles of Q5_K with 12 activation rows.
+//
+//go:nosplit
+func DotQ5Kx12(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int) {
+	dotQ5K(dst, dstStride, tiles, nTiles, act, actStride, nBlocks, 12)
+}
+
+// DotQ5Kx13 multiplies tiles of Q5_K with 13 activation rows.
+//
+//go:nosplit
+func DotQ5Kx13(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int) {
+	dotQ5K(dst, dstStride, tiles, nTiles, act, actStride, nBlocks, 13)
+}
+
+// DotQ5Kx14 multiplies tiles of Q5_K with 14 activation rows.
+//
+//go:nosplit
+func DotQ5Kx14(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int) {
+	dotQ5K(dst, dstStride, tiles, nTiles, act, actStride, nBlocks, 14)
+}
+
+// DotQ5Kx15 multiplies tiles of Q5_K with 15 activation rows.
+//
+//go:nosplit
+func DotQ5Kx15(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int) {
+	dotQ5K(dst, dstStride, tiles, nTiles, act, actStride, nBlocks, 15)
+}
 
 // DotQ5Kx16 multiplies tiles of Q5_K with 16 activation rows.
 //
+//go:nosplit
+func DotQ5Kx16(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int) {
+	dotQ5K(dst, dstStride, tiles, nTiles, act, actStride, nBlocks, 16)
+}
+
+// dotQ5K multiplies tiles of Q5_K with m activation rows.
+//
 //go:noescape
-func DotQ5Kx16(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int)
+func dotQ5K(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int, m int)
+
+// DotIQ4XSx9 multiplies tiles of IQ4_XS with 9 activation rows.
+//
+//go:nosplit
+func DotIQ4XSx9(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int) {
+	dotIQ4XS(dst, dstStride, tiles, nTiles, act, actStride, nBlocks, 9)
+}
+
+// DotIQ4XSx10 multiplies tiles of IQ4_XS with 10 activation rows.
+//
+//go:nosplit
+func DotIQ4XSx10(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int) {
+	dotIQ4XS(dst, dstStride, tiles, nTiles, act, actStride, nBlocks, 10)
+}
+
+// DotIQ4XSx11 multiplies tiles of IQ4_XS with 11 activation rows.
+//
+//go:nosplit
+func DotIQ4XSx11(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int) {
+	dotIQ4XS(dst, dstStride, tiles, nTiles, act, actStride, nBlocks, 11)
+}
+
+// DotIQ4XSx12 multiplies tiles of IQ4_XS with 12 activation rows.
+//
+//go:nosplit
+func DotIQ4XSx12(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int) {
+	dotIQ4XS(dst, dstStride, tiles, nTiles, act, actStride, nBlocks, 12)
+}
+
+// DotIQ4XSx13 multiplies tiles of IQ4_XS with 13 activation rows.
+//
+//go:nosplit
+func DotIQ4XSx13(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int) {
+	dotIQ4XS(dst, dstStride, tiles, nTiles, act, actStride, nBlocks, 13)
+}
+
+// DotIQ4XSx14 multiplies tiles of IQ4_XS with 14 activation rows.
+//
+//go:nosplit
+func DotIQ4XSx14(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int) {
+	dotIQ4XS(dst, dstStride, tiles, nTiles, act, actStride, nBlocks, 14)
+}
+
+// DotIQ4XSx15 multiplies tiles of IQ4_XS with 15 activation rows.
+//
+//go:nosplit
+func DotIQ4XSx15(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int) {
+	dotIQ4XS(dst, dstStride, tiles, nTiles, act, actStride, nBlocks, 15)
+}
 
 // DotIQ4XSx16 multiplies tiles of IQ4_XS with 16 activation rows.
 //
+//go:nosplit
+func DotIQ4XSx16(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int) {
+	dotIQ4XS(dst, dstStride, tiles, nTiles, act, actStride, nBlocks, 16)
+}
+
+// dotIQ4XS multiplies tiles of IQ4_XS with m activation rows.
+//
 //go:noescape
-func DotIQ4XSx16(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int)
+func dotIQ4XS(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int, m int)
 
 // PeakMACs is the number of int8 multiply-adds of a round of Peak.
 const PeakMACs = 65536

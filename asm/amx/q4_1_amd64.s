@@ -2,9 +2,9 @@
 
 #include "textflag.h"
 
-// func DotQ41x16(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int)
+// func dotQ41(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int, m int)
 // Requires: AMXINT8, AMXTILE, AVX, AVX512F, CMOV, MMX+
-TEXT ·DotQ41x16(SB), $8128-56
+TEXT ·dotQ41(SB), $8128-64
 	VMOVDQU32 splat0f0f0f0f<>+0(SB), Z16
 	VPXORD    Z0, Z0, Z0
 	VPXORD    Z1, Z1, Z1
@@ -31,40 +31,74 @@ TEXT ·DotQ41x16(SB), $8128-56
 	JNE       some
 
 nothing:
-	MOVQ    dstStride+8(FP), DX
-	SHLQ    $0x02, DX
-	MOVQ    AX, BX
-	VMOVUPS Z0, (BX)
-	ADDQ    DX, BX
-	VMOVUPS Z1, (BX)
-	ADDQ    DX, BX
-	VMOVUPS Z2, (BX)
-	ADDQ    DX, BX
-	VMOVUPS Z3, (BX)
-	ADDQ    DX, BX
-	VMOVUPS Z4, (BX)
-	ADDQ    DX, BX
-	VMOVUPS Z5, (BX)
-	ADDQ    DX, BX
-	VMOVUPS Z6, (BX)
-	ADDQ    DX, BX
-	VMOVUPS Z7, (BX)
-	ADDQ    DX, BX
-	VMOVUPS Z8, (BX)
-	ADDQ    DX, BX
-	VMOVUPS Z9, (BX)
-	ADDQ    DX, BX
-	VMOVUPS Z10, (BX)
-	ADDQ    DX, BX
-	VMOVUPS Z11, (BX)
-	ADDQ    DX, BX
-	VMOVUPS Z12, (BX)
-	ADDQ    DX, BX
-	VMOVUPS Z13, (BX)
-	ADDQ    DX, BX
-	VMOVUPS Z14, (BX)
-	ADDQ    DX, BX
+	MOVQ  dstStride+8(FP), DX
+	MOVQ  m+56(FP), BX
+	SHLQ  $0x02, DX
+	DECQ  BX
+	IMULQ DX, BX
+	ADDQ  AX, BX
+	CMPQ  m+56(FP), $0x10
+	JE    zero16
+	CMPQ  m+56(FP), $0x0f
+	JE    zero15
+	CMPQ  m+56(FP), $0x0e
+	JE    zero14
+	CMPQ  m+56(FP), $0x0d
+	JE    zero13
+	CMPQ  m+56(FP), $0x0c
+	JE    zero12
+	CMPQ  m+56(FP), $0x0b
+	JE    zero11
+	CMPQ  m+56(FP), $0x0a
+	JE    zero10
+	JMP   zero9
+
+zero16:
 	VMOVUPS Z15, (BX)
+	SUBQ    DX, BX
+
+zero15:
+	VMOVUPS Z14, (BX)
+	SUBQ    DX, BX
+
+zero14:
+	VMOVUPS Z13, (BX)
+	SUBQ    DX, BX
+
+zero13:
+	VMOVUPS Z12, (BX)
+	SUBQ    DX, BX
+
+zero12:
+	VMOVUPS Z11, (BX)
+	SUBQ    DX, BX
+
+zero11:
+	VMOVUPS Z10, (BX)
+	SUBQ    DX, BX
+
+zero10:
+	VMOVUPS Z9, (BX)
+	SUBQ    DX, BX
+
+zero9:
+	VMOVUPS Z8, (BX)
+	SUBQ    DX, BX
+	VMOVUPS Z7, (BX)
+	SUBQ    DX, BX
+	VMOVUPS Z6, (BX)
+	SUBQ    DX, BX
+	VMOVUPS Z5, (BX)
+	SUBQ    DX, BX
+	VMOVUPS Z4, (BX)
+	SUBQ    DX, BX
+	VMOVUPS Z3, (BX)
+	SUBQ    DX, BX
+	VMOVUPS Z2, (BX)
+	SUBQ    DX, BX
+	VMOVUPS Z1, (BX)
+	SUBQ    DX, BX
+	VMOVUPS Z0, (BX)
 	ADDQ    $0x40, AX
 	DECQ    CX
 	JNE     nothing
@@ -79,7 +113,10 @@ some:
 	ADDQ          $0x02, CX
 	MOVQ          CX, 32(SP)
 	ADDQ          $0x03, CX
-	LEAQ          config<>+0(SB), DX
+	MOVQ          m+56(FP), BX
+	LEAQ          configs<>+0(SB), DX
+	SHLQ          $0x06, BX
+	LEAQ          -576(DX)(BX*1), DX
 	LONG $0x4978e2c4; BYTE $0x02 // LDTILECFG (DX)
 	LEAQ          40(SP), DX
 	ADDQ          $0x3f, DX
@@ -162,74 +199,105 @@ multiplied:
 
 unpacked:
 	// Scale times activation scale, multiply-add; then mins.
-	CMPQ             CX, 24(SP)
-	JGT              scaled
-	VCVTPH2PS        256(R11), Z17
-	VCVTPH2PS        288(R11), Z18
-	VMULPS.BCST      32(R9), Z17, Z19
-	VCVTDQ2PS        512(DI), Z24
-	VFMADD231PS      Z19, Z24, Z0
-	VFMADD231PS.BCST 36(R9), Z18, Z0
-	VMULPS.BCST      96(R9), Z17, Z19
-	VCVTDQ2PS        576(DI), Z24
-	VFMADD231PS      Z19, Z24, Z1
-	VFMADD231PS.BCST 100(R9), Z18, Z1
-	VMULPS.BCST      160(R9), Z17, Z19
-	VCVTDQ2PS        640(DI), Z24
-	VFMADD231PS      Z19, Z24, Z2
-	VFMADD231PS.BCST 164(R9), Z18, Z2
-	VMULPS.BCST      224(R9), Z17, Z19
-	VCVTDQ2PS        704(DI), Z24
-	VFMADD231PS      Z19, Z24, Z3
-	VFMADD231PS.BCST 228(R9), Z18, Z3
-	VMULPS.BCST      288(R9), Z17, Z19
-	VCVTDQ2PS        768(DI), Z24
-	VFMADD231PS      Z19, Z24, Z4
-	VFMADD231PS.BCST 292(R9), Z18, Z4
-	VMULPS.BCST      352(R9), Z17, Z19
-	VCVTDQ2PS        832(DI), Z24
-	VFMADD231PS      Z19, Z24, Z5
-	VFMADD231PS.BCST 356(R9), Z18, Z5
-	VMULPS.BCST      416(R9), Z17, Z19
-	VCVTDQ2PS        896(DI), Z24
-	VFMADD231PS      Z19, Z24, Z6
-	VFMADD231PS.BCST 420(R9), Z18, Z6
-	VMULPS.BCST      480(R9), Z17, Z19
-	VCVTDQ2PS        960(DI), Z24
-	VFMADD231PS      Z19, Z24, Z7
-	VFMADD231PS.BCST 484(R9), Z18, Z7
-	VMULPS.BCST      544(R9), Z17, Z19
-	VCVTDQ2PS        1024(DI), Z24
-	VFMADD231PS      Z19, Z24, Z8
-	VFMADD231PS.BCST 548(R9), Z18, Z8
-	VMULPS.BCST      608(R9), Z17, Z19
-	VCVTDQ2PS        1088(DI), Z24
-	VFMADD231PS      Z19, Z24, Z9
-	VFMADD231PS.BCST 612(R9), Z18, Z9
-	VMULPS.BCST      672(R9), Z17, Z19
-	VCVTDQ2PS        1152(DI), Z24
-	VFMADD231PS      Z19, Z24, Z10
-	VFMADD231PS.BCST 676(R9), Z18, Z10
-	VMULPS.BCST      736(R9), Z17, Z19
-	VCVTDQ2PS        1216(DI), Z24
-	VFMADD231PS      Z19, Z24, Z11
-	VFMADD231PS.BCST 740(R9), Z18, Z11
-	VMULPS.BCST      800(R9), Z17, Z19
-	VCVTDQ2PS        1280(DI), Z24
-	VFMADD231PS      Z19, Z24, Z12
-	VFMADD231PS.BCST 804(R9), Z18, Z12
-	VMULPS.BCST      864(R9), Z17, Z19
-	VCVTDQ2PS        1344(DI), Z24
-	VFMADD231PS      Z19, Z24, Z13
-	VFMADD231PS.BCST 868(R9), Z18, Z13
-	VMULPS.BCST      928(R9), Z17, Z19
-	VCVTDQ2PS        1408(DI), Z24
-	VFMADD231PS      Z19, Z24, Z14
-	VFMADD231PS.BCST 932(R9), Z18, Z14
+	CMPQ      CX, 24(SP)
+	JGT       scaled
+	VCVTPH2PS 256(R11), Z17
+	VCVTPH2PS 288(R11), Z18
+	CMPQ      m+56(FP), $0x10
+	JE        add16
+	CMPQ      m+56(FP), $0x0f
+	JE        add15
+	CMPQ      m+56(FP), $0x0e
+	JE        add14
+	CMPQ      m+56(FP), $0x0d
+	JE        add13
+	CMPQ      m+56(FP), $0x0c
+	JE        add12
+	CMPQ      m+56(FP), $0x0b
+	JE        add11
+	CMPQ      m+56(FP), $0x0a
+	JE        add10
+	JMP       add9
+
+add16:
 	VMULPS.BCST      992(R9), Z17, Z19
 	VCVTDQ2PS        1472(DI), Z24
 	VFMADD231PS      Z19, Z24, Z15
 	VFMADD231PS.BCST 996(R9), Z18, Z15
+
+add15:
+	VMULPS.BCST      928(R9), Z17, Z19
+	VCVTDQ2PS        1408(DI), Z24
+	VFMADD231PS      Z19, Z24, Z14
+	VFMADD231PS.BCST 932(R9), Z18, Z14
+
+add14:
+	VMULPS.BCST      864(R9), Z17, Z19
+	VCVTDQ2PS        1344(DI), Z24
+	VFMADD231PS      Z19, Z24, Z13
+	VFMADD231PS.BCST 868(R9), Z18, Z13
+
+add13:
+	VMULPS.BCST      800(R9), Z17, Z19
+	VCVTDQ2PS        1280(DI), Z24
+	VFMADD231PS      Z19, Z24, Z12
+	VFMADD231PS.BCST 804(R9), Z18, Z12
+
+add12:
+	VMULPS.BCST      736(R9), Z17, Z19
+	VCVTDQ2PS        1216(DI), Z24
+	VFMADD231PS      Z19, Z24, Z11
+	VFMADD231PS.BCST 740(R9), Z18, Z11
+
+add11:
+	VMULPS.BCST      672(R9), Z17, Z19
+	VCVTDQ2PS        1152(DI), Z24
+	VFMADD231PS      Z19, Z24, Z10
+	VFMADD231PS.BCST 676(R9), Z18, Z10
+
+add10:
+	VMULPS.BCST      608(R9), Z17, Z19
+	VCVTDQ2PS        1088(DI), Z24
+	VFMADD231PS      Z19, Z24, Z9
+	VFMADD231PS.BCST 612(R9), Z18, Z9
+
+add9:
+	VMULPS.BCST      544(R9), Z17, Z19
+	VCVTDQ2PS        1024(DI), Z24
+	VFMADD231PS      Z19, Z24, Z8
+	VFMADD231PS.BCST 548(R9), Z18, Z8
+	VMULPS.BCST      480(R9), Z17, Z19
+	VCVTDQ2PS        960(DI), Z24
+	VFMADD231PS      Z19, Z24, Z7
+	VFMADD231PS.BCST 484(R9), Z18, Z7
+	VMULPS.BCST      416(R9), Z17, Z19
+	VCVTDQ2PS        896(DI), Z24
+	VFMADD231PS      Z19, Z24, Z6
+	VFMADD231PS.BCST 420(R9), Z18, Z6
+	VMULPS.BCST      352(R9), Z17, Z19
+	VCVTDQ2PS        832(DI), Z24
+	VFMADD231PS      Z19, Z24, Z5
+	VFMADD231PS.BCST 356(R9), Z18, Z5
+	VMULPS.BCST      288(R9), Z17, Z19
+	VCVTDQ2PS        768(DI), Z24
+	VFMADD231PS      Z19, Z24, Z4
+	VFMADD231PS.BCST 292(R9), Z18, Z4
+	VMULPS.BCST      224(R9), Z17, Z19
+	VCVTDQ2PS        704(DI), Z24
+	VFMADD231PS      Z19, Z24, Z3
+	VFMADD231PS.BCST 228(R9), Z18, Z3
+	VMULPS.BCST      160(R9), Z17, Z19
+	VCVTDQ2PS        640(DI), Z24
+	VFMADD231PS      Z19, Z24, Z2
+	VFMADD231PS.BCST 164(R9), Z18, Z2
+	VMULPS.BCST      96(R9), Z17, Z19
+	VCVTDQ2PS        576(DI), Z24
+	VFMADD231PS      Z19, Z24, Z1
+	VFMADD231PS.BCST 100(R9), Z18, Z1
+	VMULPS.BCST      32(R9), Z17, Z19
+	VCVTDQ2PS        512(DI), Z24
+	VFMADD231PS      Z19, Z24, Z0
+	VFMADD231PS.BCST 36(R9), Z18, Z0
 	ADDQ             $+1600, DI
 	CMPQ             DI, 8112(SP)
 	CMOVQEQ          8104(SP), DI
@@ -241,56 +309,90 @@ unpacked:
 	MOVQ             R9, 16(SP)
 	MOVQ             act+32(FP), R9
 	MOVQ             dstStride+8(FP), R12
+	MOVQ             m+56(FP), R13
 	SHLQ             $0x02, R12
-	MOVQ             AX, R13
-	VMOVUPS          Z0, (R13)
-	ADDQ             R12, R13
-	VMOVUPS          Z1, (R13)
-	ADDQ             R12, R13
-	VMOVUPS          Z2, (R13)
-	ADDQ             R12, R13
-	VMOVUPS          Z3, (R13)
-	ADDQ             R12, R13
-	VMOVUPS          Z4, (R13)
-	ADDQ             R12, R13
-	VMOVUPS          Z5, (R13)
-	ADDQ             R12, R13
-	VMOVUPS          Z6, (R13)
-	ADDQ             R12, R13
-	VMOVUPS          Z7, (R13)
-	ADDQ             R12, R13
-	VMOVUPS          Z8, (R13)
-	ADDQ             R12, R13
-	VMOVUPS          Z9, (R13)
-	ADDQ             R12, R13
-	VMOVUPS          Z10, (R13)
-	ADDQ             R12, R13
-	VMOVUPS          Z11, (R13)
-	ADDQ             R12, R13
-	VMOVUPS          Z12, (R13)
-	ADDQ             R12, R13
-	VMOVUPS          Z13, (R13)
-	ADDQ             R12, R13
-	VMOVUPS          Z14, (R13)
-	ADDQ             R12, R13
-	VMOVUPS          Z15, (R13)
-	ADDQ             $0x40, AX
-	VPXORD           Z0, Z0, Z0
-	VPXORD           Z1, Z1, Z1
-	VPXORD           Z2, Z2, Z2
-	VPXORD           Z3, Z3, Z3
-	VPXORD           Z4, Z4, Z4
-	VPXORD           Z5, Z5, Z5
-	VPXORD           Z6, Z6, Z6
-	VPXORD           Z7, Z7, Z7
-	VPXORD           Z8, Z8, Z8
-	VPXORD           Z9, Z9, Z9
-	VPXORD           Z10, Z10, Z10
-	VPXORD           Z11, Z11, Z11
-	VPXORD           Z12, Z12, Z12
-	VPXORD           Z13, Z13, Z13
-	VPXORD           Z14, Z14, Z14
-	VPXORD           Z15, Z15, Z15
+	DECQ             R13
+	IMULQ            R12, R13
+	ADDQ             AX, R13
+	CMPQ             m+56(FP), $0x10
+	JE               store16
+	CMPQ             m+56(FP), $0x0f
+	JE               store15
+	CMPQ             m+56(FP), $0x0e
+	JE               store14
+	CMPQ             m+56(FP), $0x0d
+	JE               store13
+	CMPQ             m+56(FP), $0x0c
+	JE               store12
+	CMPQ             m+56(FP), $0x0b
+	JE               store11
+	CMPQ             m+56(FP), $0x0a
+	JE               store10
+	JMP              store9
+
+store16:
+	VMOVUPS Z15, (R13)
+	SUBQ    R12, R13
+
+store15:
+	VMOVUPS Z14, (R13)
+	SUBQ    R12, R13
+
+store14:
+	VMOVUPS Z13, (R13)
+	SUBQ    R12, R13
+
+store13:
+	VMOVUPS Z12, (R13)
+	SUBQ    R12, R13
+
+store12:
+	VMOVUPS Z11, (R13)
+	SUBQ    R12, R13
+
+store11:
+	VMOVUPS Z10, (R13)
+	SUBQ    R12, R13
+
+store10:
+	VMOVUPS Z9, (R13)
+	SUBQ    R12, R13
+
+store9:
+	VMOVUPS Z8, (R13)
+	SUBQ    R12, R13
+	VMOVUPS Z7, (R13)
+	SUBQ    R12, R13
+	VMOVUPS Z6, (R13)
+	SUBQ    R12, R13
+	VMOVUPS Z5, (R13)
+	SUBQ    R12, R13
+	VMOVUPS Z4, (R13)
+	SUBQ    R12, R13
+	VMOVUPS Z3, (R13)
+	SUBQ    R12, R13
+	VMOVUPS Z2, (R13)
+	SUBQ    R12, R13
+	VMOVUPS Z1, (R13)
+	SUBQ    R12, R13
+	VMOVUPS Z0, (R13)
+	ADDQ    $0x40, AX
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	VPXORD  Z6, Z6, Z6
+	VPXORD  Z7, Z7, Z7
+	VPXORD  Z8, Z8, Z8
+	VPXORD  Z9, Z9, Z9
+	VPXORD  Z10, Z10, Z10
+	VPXORD  Z11, Z11, Z11
+	VPXORD  Z12, Z12, Z12
+	VPXORD  Z13, Z13, Z13
+	VPXORD  Z14, Z14, Z14
+	VPXORD  Z15, Z15, Z15
 
 scaled:
 	DECQ CX
@@ -311,12 +413,68 @@ DATA splat0f0f0f0f<>+48(SB)/8, $0x0f0f0f0f0f0f0f0f
 DATA splat0f0f0f0f<>+56(SB)/8, $0x0f0f0f0f0f0f0f0f
 GLOBL splat0f0f0f0f<>(SB), RODATA|NOPTR, $64
 
-DATA config<>+0(SB)/8, $0x0000000000000001
-DATA config<>+8(SB)/8, $0x0000000000000000
-DATA config<>+16(SB)/8, $0x0040004000400040
-DATA config<>+24(SB)/8, $0x0000000000400020
-DATA config<>+32(SB)/8, $0x0000000000000000
-DATA config<>+40(SB)/8, $0x0000000000000000
-DATA config<>+48(SB)/8, $0x0000081010101010
-DATA config<>+56(SB)/8, $0x0000000000000000
-GLOBL config<>(SB), RODATA|NOPTR, $64
+DATA configs<>+0(SB)/8, $0x0000000000000001
+DATA configs<>+8(SB)/8, $0x0000000000000000
+DATA configs<>+16(SB)/8, $0x0040004000400040
+DATA configs<>+24(SB)/8, $0x0000000000400020
+DATA configs<>+32(SB)/8, $0x0000000000000000
+DATA configs<>+40(SB)/8, $0x0000000000000000
+DATA configs<>+48(SB)/8, $0x0000080909090909
+DATA configs<>+56(SB)/8, $0x0000000000000000
+DATA configs<>+64(SB)/8, $0x0000000000000001
+DATA configs<>+72(SB)/8, $0x0000000000000000
+DATA configs<>+80(SB)/8, $0x0040004000400040
+DATA configs<>+88(SB)/8, $0x0000000000400020
+DATA configs<>+96(SB)/8, $0x0000000000000000
+DATA configs<>+104(SB)/8, $0x0000000000000000
+DATA configs<>+112(SB)/8, $0x0000080a0a0a0a0a
+DATA configs<>+120(SB)/8, $0x0000000000000000
+DATA configs<>+128(SB)/8, $0x0000000000000001
+DATA configs<>+136(SB)/8, $0x0000000000000000
+DATA configs<>+144(SB)/8, $0x0040004000400040
+DATA configs<>+152(SB)/8, $0x0000000000400020
+DATA configs<>+160(SB)/8, $0x0000000000000000
+DATA configs<>+168(SB)/8, $0x0000000000000000
+DATA configs<>+176(SB)/8, $0x0000080b0b0b0b0b
+DATA configs<>+184(SB)/8, $0x0000000000000000
+DATA configs<>+192(SB)/8, $0x0000000000000001
+DATA configs<>+200(SB)/8, $0x0000000000000000
+DATA configs<>+208(SB)/8, $0x0040004000400040
+DATA configs<>+216(SB)/8, $0x0000000000400020
+DATA configs<>+224(SB)/8, $0x0000000000000000
+DATA configs<>+232(SB)/8, $0x0000000000000000
+DATA configs<>+240(SB)/8, $0x0000080c0c0c0c0c
+DATA configs<>+248(SB)/8, $0x0000000000000000
+DATA configs<>+256(SB)/8, $0x0000000000000001
+DATA configs<>+264(SB)/8, $0x0000000000000000
+DATA configs<>+272(SB)/8, $0x0040004000400040
+DATA configs<>+280(SB)/8, $0x0000000000400020
+DATA configs<>+288(SB)/8, $0x0000000000000000
+DATA configs<>+296(SB)/8, $0x0000000000000000
+DATA configs<>+304(SB)/8, $0x0000080d0d0d0d0d
+DATA configs<>+312(SB)/8, $0x0000000000000000
+DATA configs<>+320(SB)/8, $0x0000000000000001
+DATA configs<>+328(SB)/8, $0x0000000000000000
+DATA configs<>+336(SB)/8, $0x0040004000400040
+DATA configs<>+344(SB)/8, $0x0000000000400020
+DATA configs<>+352(SB)/8, $0x0000000000000000
+DATA configs<>+360(SB)/8, $0x0000000000000000
+DATA configs<>+368(SB)/8, $0x0000080e0e0e0e0e
+DATA configs<>+376(SB)/8, $0x0000000000000000
+DATA configs<>+384(SB)/8, $0x0000000000000001
+DATA configs<>+392(SB)/8, $0x0000000000000000
+DATA configs<>+400(SB)/8, $0x0040004000400040
+DATA configs<>+408(SB)/8, $0x0000000000400020
+DATA configs<>+416(SB)/8, $0x0000000000000000
+DATA configs<>+424(SB)/8, $0x0000000000000000
+DATA configs<>+432(SB)/8, $0x0000080f0f0f0f0f
+DATA configs<>+440(SB)/8, $0x0000000000000000
+DATA configs<>+448(SB)/8, $0x0000000000000001
+DATA configs<>+456(SB)/8, $0x0000000000000000
+DATA configs<>+464(SB)/8, $0x0040004000400040
+DATA configs<>+472(SB)/8, $0x0000000000400020
+DATA configs<>+480(SB)/8, $0x0000000000000000
+DATA configs<>+488(SB)/8, $0x0000000000000000
+DATA configs<>+496(SB)/8, $0x0000081010101010
+DATA configs<>+504(SB)/8, $0x0000000000000000
+GLOBL configs<>(SB), RODATA|NOPTR, $512

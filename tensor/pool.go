@@ -13,6 +13,8 @@ const (
 	spinTime = time.Millisecond
 	// spinRound is the number of loads between two looks at the clock, about a microsecond.
 	spinRound = 512
+	// spinLooks bounds the looks at the clock: loads end even if it stands still.
+	spinLooks = 4096
 	// yieldRound is the number of loads between two offers of the processor to other goroutines, about 100 microseconds.
 	// After 15, a worker that was late gave its place to the caller and the caller to it, on one processor for good: the
 	// other one's thread did not wake in time to take either.
@@ -197,17 +199,22 @@ func (w *worker) await(gate *counter, last uint64) {
 
 // spin loads c until its masked bits equal the value, or differ from it, for spinTime at most; it reports whether they did.
 func (c *counter) spin(mask, value uint64, equal bool) bool {
+	return c.spinBy(time.Now, mask, value, equal)
+}
+
+// spinBy is spin with a clock.
+func (c *counter) spinBy(now func() time.Time, mask, value uint64, equal bool) bool {
 	for range spinRound {
 		if (c.Load()&mask == value) == equal {
 			return true
 		}
 	}
-	start := time.Now()
+	start := now()
 	for spins := 1; ; spins++ {
 		if (c.Load()&mask == value) == equal {
 			return true
 		}
-		if spins%spinRound == 0 && time.Since(start) > spinTime {
+		if spins%spinRound == 0 && (spins >= spinLooks*spinRound || now().Sub(start) > spinTime) {
 			return false
 		}
 		if spins%yieldRound == 0 {

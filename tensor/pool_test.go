@@ -64,6 +64,27 @@ func TestPoolParks(t *testing.T) {
 	require.Equal(t, 1, task.runs)
 }
 
+// TestSpinIsBounded counts the looks at a clock that goes on by the microsecond that lies between two of them, and at one
+// that stands still.
+func TestSpinIsBounded(t *testing.T) {
+	for _, c := range []struct {
+		step  time.Duration
+		looks int // at most
+	}{{time.Microsecond, 1100}, {10 * time.Microsecond, 110}, {0, 4100}} {
+		looks, at := 0, time.Unix(0, 0)
+		clock := func() time.Time {
+			looks++
+			at = at.Add(c.step)
+			return at
+		}
+		var never counter
+		require.False(t, never.spinBy(clock, ^uint64(0), 1, true))
+		require.LessOrEqual(t, looks, c.looks, "steps of %v", c.step)
+		require.GreaterOrEqual(t, looks, c.looks/2, "steps of %v", c.step)
+		require.True(t, never.spinBy(clock, ^uint64(0), 1, false))
+	}
+}
+
 // anyTask is done by whoever comes: each unit is taken once.
 type anyTask struct {
 	shares
@@ -182,7 +203,8 @@ func TestShare(t *testing.T) {
 	}
 }
 
-// BenchmarkPoolRun reports the median beside the mean: other processes on the machine make some runs a thousand times longer.
+// BenchmarkPoolRun reports the median and the 99th percentile beside the mean: other processes on the machine make some runs a
+// thousand times longer.
 func BenchmarkPoolRun(b *testing.B) {
 	p := NewPool(min(runtime.GOMAXPROCS(0), 2))
 	defer p.Close()
@@ -195,4 +217,5 @@ func BenchmarkPoolRun(b *testing.B) {
 	}
 	slices.Sort(times)
 	b.ReportMetric(float64(times[len(times)/2]), "median-ns")
+	b.ReportMetric(float64(times[len(times)*99/100]), "p99-ns")
 }

@@ -11,6 +11,7 @@ import (
 // store holds one layer's keys or values in one of three formats; the others are nil.
 type store struct {
 	half      []uint16
+	row       []uint16 // (heads*dim): one token's, converted
 	full      []float32
 	eight     tensor.KV8
 	heads     int
@@ -57,29 +58,26 @@ func newStore(b []byte, f format, blocks int, cfg *Config) (store, []byte) {
 		s.eight.Codes = unsafe.Slice((*int8)(p), codes)
 		s.eight.Scales = unsafe.Slice((*uint16)(unsafe.Add(p, codes)), (n-codes)/2)
 	default:
-		s.half = unsafe.Slice((*uint16)(p), n/2)
+		s.half, s.row = unsafe.Slice((*uint16)(p), n/2), make([]uint16, s.heads*s.dim)
 	}
 	return s, rest
-}
-
-// put writes a value that needs no scale.
-func (s *store) put(at int, x float32) {
-	if s.full != nil {
-		s.full[at] = x
-		return
-	}
-	s.half[at] = quant.FloatToHalf(x)
 }
 
 // putKeys writes one token's keys, (KVHeads*HeadDim), to their lane of a block.
 func (s *store) putKeys(block int, k []float32, lane int) {
 	at := block*s.blockSize + lane
-	if s.eight.Codes != nil {
+	switch {
+	case s.eight.Codes != nil:
 		s.quantize(block, k, lane, func(i int) int { return at + i*BlockTokens })
-		return
-	}
-	for i, x := range k {
-		s.put(at+i*BlockTokens, x)
+	case s.full != nil:
+		for i, x := range k {
+			s.full[at+i*BlockTokens] = x
+		}
+	default:
+		tensor.ToHalves(s.row, k)
+		for i, h := range s.row {
+			s.half[at+i*BlockTokens] = h
+		}
 	}
 }
 
@@ -91,8 +89,10 @@ func (s *store) putValues(block int, v []float32, lane int) {
 		return
 	}
 	for ; len(v) > 0; v, at = v[s.dim:], at+s.dim*BlockTokens {
-		for d, x := range v[:s.dim] {
-			s.put(at+d, x)
+		if s.full != nil {
+			copy(s.full[at:], v[:s.dim])
+		} else {
+			tensor.ToHalves(s.half[at:at+s.dim], v[:s.dim])
 		}
 	}
 }

@@ -19,3 +19,20 @@ func fromHalves(dst []float32, src []uint16) {
 		dst[i] = halves[h]
 	}
 }
+
+// bestKernels are those of the best level that may run here, for what needs no CPU.
+var bestKernels = pickKernels()
+
+// ToHalves rounds len(src) values to float16, ties to even.
+func ToHalves(dst []uint16, src []float32) { bestKernels.roundToHalves(dst, src) }
+
+func (k *kernelSet) roundToHalves(dst []uint16, src []float32) {
+	dst = dst[:len(src)]
+	n := whole(k.toHalves != nil, len(src))
+	if n > 0 {
+		k.toHalves(&dst[0], &src[0], n)
+	}
+	for i := n * Lanes; i < len(src); i++ {
+		dst[i] = quant.FloatToHalf(src[i])
+	}
+}

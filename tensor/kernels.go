@@ -33,6 +33,7 @@ type kernelSet struct {
 
 	decodeKeys8, decodeValues8 func(dst *float32, codes *int8, scales *uint16, dim int)
 	halves                     func(dst *float32, src *uint16, n int)
+	toHalves                   func(dst *uint16, src *float32, n int)
 }
 
 // laneSums is the memory of 16 partial sums, a cache line of its own.

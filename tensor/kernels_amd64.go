@@ -16,7 +16,7 @@ func assembly() []*kernelSet {
 			softmax: avx512.Softmax, scores: avx512.Scores[:], addRows: avx512.AddRows[:],
 			scoresF32: avx512.ScoresF32[:], addRowsF32: avx512.AddRowsF32[:],
 			tops: avx512.Tops, decodeKeys8: avx512.DecodeKeys8, decodeValues8: avx512.DecodeValues8,
-			halves: avx512.Halves,
+			halves: avx512.Halves, toHalves: avx512.ToHalves,
 		},
 		{
 			level: cpu.AVX2,
@@ -25,7 +25,7 @@ func assembly() []*kernelSet {
 			softmax: avx2.Softmax, scores: avx2.Scores[:], addRows: avx2.AddRows[:],
 			scoresF32: avx2.ScoresF32[:], addRowsF32: avx2.AddRowsF32[:],
 			tops: avx2.Tops, decodeKeys8: avx2.DecodeKeys8, decodeValues8: avx2.DecodeValues8,
-			halves: avx2.Halves,
+			halves: avx2.Halves, toHalves: avx2.ToHalves,
 		},
 	}
 }

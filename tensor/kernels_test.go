@@ -150,6 +150,33 @@ func TestExpOfEveryExponent(t *testing.T) {
 	}
 }
 
+// TestToHalvesHasTheBitsOfTheLoop goes through every exponent, with mantissas around the ties, NaN of all kinds and lengths that
+// are no runs of 16.
+func TestToHalvesHasTheBitsOfTheLoop(t *testing.T) {
+	rng := newRand(41)
+	var src []float32
+	for high := range uint32(1 << 12) {
+		for _, low := range []uint32{0, 1, 0xfff, 0x1000, 0x1001, 0x2fff, 0x3000, 0x3001, rng.Uint32() % (1 << 20), 1<<20 - 1} {
+			src = append(src, math.Float32frombits(high<<20|low))
+		}
+	}
+	for _, n := range []int{0, 1, 15, 16, 17, 63, 64, 65, 80, len(src)} {
+		want := make([]uint16, n)
+		for i, x := range src[:n] {
+			want[i] = quant.FloatToHalf(x)
+		}
+		for _, k := range kernelSets {
+			if !cpu.Has(k.level) {
+				continue
+			}
+			got := make([]uint16, n+1)
+			k.roundToHalves(got, src[:n])
+			require.Zero(t, got[n])
+			require.Equal(t, want, got[:n], "%d values, %s", n, k.level)
+		}
+	}
+}
+
 func TestAttendKernelsHaveTheBitsOfTheLoops(t *testing.T) {
 	pool := NewPool(2)
 	defer pool.Close()
@@ -278,7 +305,7 @@ func TestEveryKernelIsAssembly(t *testing.T) {
 			}
 		}
 	}
-	require.Equal(t, 2*14+4*8+4*6, cells)
+	require.Equal(t, 2*15+4*8+4*6, cells)
 	require.True(t, cpu.Active(pickKernels().level))
 	require.Equal(t, cpu.Best() == cpu.Go, pickKernels().level == cpu.Go)
 }

@@ -70,6 +70,7 @@ func attendOps(lv *level) []op {
 	}
 	return append(out,
 		op{"Halves", "converts 16*n halves to floats.", "(dst *float32, src *uint16, n int)", emitHalves},
+		op{"ToHalves", "rounds 16*n floats to halves, ties to even.", "(dst *uint16, src *float32, n int)", emitToHalves},
 		op{"DecodeKeys8", "decodes a block of 8-bit keys, (dim, 16), whose scales are (dim/32, 16) float16.",
 			"(dst *float32, codes *int8, scales *uint16, dim int)", emitDecodeKeys8},
 		op{"DecodeValues8", "decodes a block of 8-bit values, (16, dim), whose scales are (dim/32, 16) float16; dim is a multiple of 16.",
@@ -351,6 +352,21 @@ func emitHalves(k *kernel) {
 		}
 		k.ADDQ(operand.I32(int32(2*laneCount*group)), src)
 		k.ADDQ(operand.I32(int32(4*laneCount*group)), dst)
+	})
+}
+
+func emitToHalves(k *kernel) {
+	dst, src, n := k.param("dst"), k.param("src"), k.param("n")
+	k.inGroups(4, n, func(group int) {
+		for i := range group {
+			k.eachHalf(func(h, at int) {
+				x := k.partOf("x", h)
+				k.VMOVUPS(mem(src, 4*laneCount*i+at), x)
+				k.VCVTPS2PH(operand.U8(0), x, mem(dst, 2*laneCount*i+at/2))
+			})
+		}
+		k.ADDQ(operand.I32(int32(4*laneCount*group)), src)
+		k.ADDQ(operand.I32(int32(2*laneCount*group)), dst)
 	})
 }
 

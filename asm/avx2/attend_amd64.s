@@ -2581,6 +2581,69 @@ done:
 	VZEROUPPER
 	RET
 
+// func ToHalves(dst *uint16, src *float32, n int)
+// Requires: AVX, F16C
+TEXT ·ToHalves(SB), NOSPLIT, $0-24
+	MOVQ dst+0(FP), AX
+	MOVQ src+8(FP), CX
+	MOVQ n+16(FP), DX
+
+group4:
+	CMPQ      DX, $0x04
+	JL        group2
+	VMOVUPS   (CX), Y0
+	VCVTPS2PH $0x00, Y0, (AX)
+	VMOVUPS   32(CX), Y0
+	VCVTPS2PH $0x00, Y0, 16(AX)
+	VMOVUPS   64(CX), Y0
+	VCVTPS2PH $0x00, Y0, 32(AX)
+	VMOVUPS   96(CX), Y0
+	VCVTPS2PH $0x00, Y0, 48(AX)
+	VMOVUPS   128(CX), Y0
+	VCVTPS2PH $0x00, Y0, 64(AX)
+	VMOVUPS   160(CX), Y0
+	VCVTPS2PH $0x00, Y0, 80(AX)
+	VMOVUPS   192(CX), Y0
+	VCVTPS2PH $0x00, Y0, 96(AX)
+	VMOVUPS   224(CX), Y0
+	VCVTPS2PH $0x00, Y0, 112(AX)
+	ADDQ      $+256, CX
+	ADDQ      $+128, AX
+	SUBQ      $0x04, DX
+	JMP       group4
+
+group2:
+	CMPQ      DX, $0x02
+	JL        group1
+	VMOVUPS   (CX), Y0
+	VCVTPS2PH $0x00, Y0, (AX)
+	VMOVUPS   32(CX), Y0
+	VCVTPS2PH $0x00, Y0, 16(AX)
+	VMOVUPS   64(CX), Y0
+	VCVTPS2PH $0x00, Y0, 32(AX)
+	VMOVUPS   96(CX), Y0
+	VCVTPS2PH $0x00, Y0, 48(AX)
+	ADDQ      $+128, CX
+	ADDQ      $+64, AX
+	SUBQ      $0x02, DX
+	JMP       group2
+
+group1:
+	CMPQ      DX, $0x01
+	JL        done
+	VMOVUPS   (CX), Y0
+	VCVTPS2PH $0x00, Y0, (AX)
+	VMOVUPS   32(CX), Y0
+	VCVTPS2PH $0x00, Y0, 16(AX)
+	ADDQ      $+64, CX
+	ADDQ      $+32, AX
+	SUBQ      $0x01, DX
+	JMP       group1
+
+done:
+	VZEROUPPER
+	RET
+
 // func DecodeKeys8(dst *float32, codes *int8, scales *uint16, dim int)
 // Requires: AVX, AVX2, F16C
 TEXT ·DecodeKeys8(SB), NOSPLIT, $0-32

@@ -197,6 +197,11 @@ func AddRowsF32x6(dst *float32, dstStride int, e *float32, eStep int, lane int, 
 //go:noescape
 func Halves(dst *float32, src *uint16, n int)
 
+// ToHalves rounds 16*n floats to halves, ties to even.
+//
+//go:noescape
+func ToHalves(dst *uint16, src *float32, n int)
+
 // DecodeKeys8 decodes a block of 8-bit keys, (dim, 16), whose scales are (dim/32, 16) float16.
 //
 //go:noescape

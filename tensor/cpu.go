@@ -17,7 +17,7 @@ type CPU struct {
 	flat   flatTask
 	attend attendTask
 	tables ropeTables
-	tops   [topsBlocks]float32
+	finite finiteTask
 	watch  *Watch // nil: nobody looks on
 }
 
@@ -34,6 +34,7 @@ func newCPU(pool *Pool, maxTokens, maxCols int, kernels *kernelSet) *CPU {
 	c := &CPU{pool: pool, maxTokens: maxTokens, kernels: kernels, lanes: make([]laneSums, pool.N())}
 	c.mm.init(pool, maxTokens, maxCols, kernels)
 	c.attend.init(pool, kernels)
+	c.finite.kernels, c.finite.tops = kernels, make([]topsOfWorker, pool.N())
 	return c
 }
 

@@ -10,8 +10,15 @@ import (
 )
 
 func TestFinite(t *testing.T) {
-	pool := NewPool(1)
-	defer pool.Close()
+	for _, workers := range []int{1, 3} {
+		pool := NewPool(workers)
+		defer pool.Close()
+		checkFinite(t, pool)
+	}
+}
+
+// checkFinite spoils the first, a middle and the last value of every length.
+func checkFinite(t *testing.T, pool *Pool) {
 	bad := []float32{float32(math.NaN()), float32(math.Inf(1)), float32(math.Inf(-1)), math.Float32frombits(0xff800001)}
 	good := []float32{math.MaxFloat32, -math.MaxFloat32, 0, float32(math.Copysign(0, -1)), math.SmallestNonzeroFloat32}
 	for _, k := range kernelSets {

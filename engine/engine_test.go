@@ -30,7 +30,7 @@ func answer(t testing.TB, e *Engine, req Request) ([]int32, Finish) {
 
 func drain(t testing.TB, ticket *Ticket) (ids []int32, why Finish) {
 	t.Helper()
-	for tok := range ticket.Tokens() {
+	for tok, ok := receive(t, ticket.Tokens()); ok; tok, ok = receive(t, ticket.Tokens()) {
 		if tok.HasID {
 			ids = append(ids, tok.ID)
 		}

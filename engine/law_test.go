@@ -45,7 +45,7 @@ func open(t testing.TB, path string, o Options) *Engine {
 // whole collects an answer with everything that came with it.
 func whole(t testing.TB, ticket *Ticket) (tokens []Token) {
 	t.Helper()
-	for tok := range ticket.Tokens() {
+	for tok, ok := receive(t, ticket.Tokens()); ok; tok, ok = receive(t, ticket.Tokens()) {
 		require.NoError(t, tok.Err)
 		tokens = append(tokens, tok)
 	}

@@ -138,9 +138,16 @@ func stressOne(t *testing.T, e *Engine, rng *rand.Rand, count *tally, want func(
 	for choice, ticket := range tickets {
 		var ids []int32
 		var last Token
-		for last = range ticket.Tokens() {
-			if last.HasID {
-				ids = append(ids, last.ID)
+		for {
+			tok, ok, err := await(ticket.Tokens())
+			if err != nil {
+				t.Errorf("request %d, choice %d: %v", n, choice, err)
+			}
+			if !ok {
+				break
+			}
+			if last = tok; tok.HasID {
+				ids = append(ids, tok.ID)
 			}
 		}
 		full := want(n, choice)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,6 +35,8 @@ type modelFlags struct {
 	layout  string // of the KV cache; "" for commands without the option
 	spec    specFlags
 	samplingFlags
+
+	kvFactor int // contexts that the KV cache has room for; 0 is 1
 }
 
 // samplingFlags are the options that shape an answer, named as users of this field know them.
@@ -41,6 +44,7 @@ type samplingFlags struct {
 	sample.Params
 	seed     int64
 	samplers string
+	breakers []string // texts of DRY
 }
 
 // add registers the options of commands that run an engine.
@@ -77,12 +81,13 @@ func (f *modelFlags) addSampling(cmd *cobra.Command) {
 	intVar(fl, &f.TopK, "top-k", "", f.TopK, 0, noLimit, "keep the k most probable tokens (0: all)")
 	fl.Var(&real{&f.TopP, 0, 1, true}, "top-p", "keep the fewest tokens whose probability reaches p (1: all)")
 	realVar(fl, &f.MinP, "min-p", f.MinP, 0, 1, "drop tokens below this share of the best one's probability (0: none)")
-	fl.Var(&real{&f.RepeatPenalty, 0, 100, true}, "repeat-penalty", "divide the logits of repeated tokens (1: off)")
-	realVar(fl, &f.FrequencyPenalty, "frequency-penalty", 0, -100, 100, "subtract this for each earlier occurrence")
-	realVar(fl, &f.PresencePenalty, "presence-penalty", 0, -100, 100, "subtract this once for tokens that occurred")
+	fl.Var(&real{&f.RepeatPenalty, 0, 100, true}, "repeat-penalty", "divide the logits of tokens that prompt or answer has (1: off)")
+	realVar(fl, &f.FrequencyPenalty, "frequency-penalty", 0, -100, 100, "subtract this for each earlier occurrence in the answer")
+	realVar(fl, &f.PresencePenalty, "presence-penalty", 0, -100, 100, "subtract this once for tokens that the answer has")
 	f.seed = -1
 	fl.Var(&whole[int64]{&f.seed, -1, maxSeed}, "seed", "random seed (-1: a new one each time)")
 	wordsVar(fl, &f.samplers, "samplers", "", "", checkSamplers, "order of the sampling steps, separated by semicolons")
+	f.addRareSampling(fl)
 }
 
 // defaultSampling are the settings of a chat: milder than the model's own distribution, from which a small model strays.
@@ -168,6 +173,9 @@ func (f *modelFlags) engineOptions() engine.Options {
 	warnSlow()
 	o := engine.Options{Context: f.context, Threads: f.threads, F32: f.weights == "f32", CacheTypeK: f.cacheK, CacheTypeV: f.cacheV}
 	o.Contiguous = f.layout == "contiguous"
+	if f.kvFactor > 1 {
+		o.KVTokens = f.kvFactor * cmp.Or(f.context, 4096) // what contexts are at most by default
+	}
 	if o.Threads == 0 {
 		o.Threads = machine.Threads()
 	}

@@ -114,30 +114,70 @@ type perplexityResult struct {
 	CacheK  string `json:"cache_type_k"`
 	CacheV  string `json:"cache_type_v"`
 	*eval.Perplexity
+	Float32 *eval.Perplexity `json:"f32,omitempty"`            // of --against-f32
+	Percent *float64         `json:"percent_of_f32,omitempty"` // by how much the perplexity is above it
+}
+
+// String is the result for people.
+func (r *perplexityResult) String() string {
+	if r.Float32 == nil {
+		return r.Perplexity.String()
+	}
+	return fmt.Sprintf("%v\n%v with float32 throughout\n%+.3f %%", r.Perplexity, r.Float32, *r.Percent)
+}
+
+// measure reads the text with a model.
+func (f *textFlags) measure(ctx context.Context) (*opened, *eval.Perplexity, error) {
+	m, err := f.openText(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer m.close()
+	m.opts.K8, m.opts.V8 = f.cacheK == "q8_0", f.cacheV == "q8_0"
+	p, err := eval.Measure(ctx, m.Model, m.ids, m.opts)
+	return m, p, err
+}
+
+// perplexity measures once, or twice to compare.
+func (f *textFlags) perplexity(ctx context.Context, against bool) (*perplexityResult, error) {
+	if against && f.weights == "f32" {
+		return nil, &usageError{errors.New("--against-f32 with --weights f32: want the weights as the file has them on one side")}
+	}
+	m, p, err := f.measure(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r := &perplexityResult{Model: m.path, Text: f.file, Weights: f.weights, CacheK: f.cacheK, CacheV: f.cacheV, Perplexity: p}
+	if !against {
+		return r, nil
+	}
+	exact := *f
+	exact.weights, exact.cacheK, exact.cacheV = "f32", "f16", "f16" // its cache is float32, whatever the option says
+	if _, r.Float32, err = exact.measure(ctx); err != nil {
+		return nil, err
+	}
+	percent := 100 * (p.Perplexity/r.Float32.Perplexity - 1)
+	r.Percent = &percent
+	return r, nil
 }
 
 func perplexityCommand() *cobra.Command {
 	var f textFlags
-	var asJSON bool
+	var asJSON, against bool
 	cmd := &cobra.Command{
 		Use: "perplexity", Short: "Measure how well a model predicts a text", Args: cobra.NoArgs,
 		Long: "Cuts the text into windows and predicts the second half of each from what stands before it. The result is e to the\n" +
-			"mean negative log-likelihood, with its standard error. --weights f32 computes everything in float32, for comparison.",
+			"mean negative log-likelihood, with its standard error. --weights f32 computes everything in float32; --against-f32 does\n" +
+			"both and says by how much the arithmetic of the file's own format is off on the same weights.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			m, err := f.openText(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer m.close()
-			m.opts.K8, m.opts.V8 = f.cacheK == "q8_0", f.cacheV == "q8_0"
-			p, err := eval.Measure(cmd.Context(), m.Model, m.ids, m.opts)
+			r, err := f.perplexity(cmd.Context(), against)
 			if err != nil {
 				return err
 			}
 			if asJSON {
-				return printJSON(perplexityResult{m.path, f.file, f.weights, f.cacheK, f.cacheV, p})
+				return printJSON(r)
 			}
-			_, err = fmt.Fprintln(stdout, p)
+			_, err = fmt.Fprintln(stdout, r)
 			return err
 		},
 	}
@@ -145,5 +185,6 @@ func perplexityCommand() *cobra.Command {
 	f.addCacheTypes(cmd)
 	wordsVar(cmd.Flags(), &f.weights, "weights", "", "native", oneOf("native", "f32"), `"native" or "f32": everything in float32, without activation quantisation`)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.Flags().BoolVar(&against, "against-f32", false, "measure again with everything in float32 and print the difference in percent")
 	return cmd
 }

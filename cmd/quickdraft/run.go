@@ -28,6 +28,7 @@ type runFlags struct {
 	nPredict       int
 	raw, asJSON    bool
 	ignoreEOS      bool
+	beams          beamFlags
 }
 
 func runCommand() *cobra.Command {
@@ -42,12 +43,19 @@ func runCommand() *cobra.Command {
 			if err := f.arguments(args); err != nil {
 				return err
 			}
+			if f.beams.Beams > 1 {
+				if f.layout == "contiguous" && cmd.Flags().Changed("kv-layout") {
+					return &usageError{errors.New("--num-beams with --kv-layout contiguous: a search holds many sequences, that cache one")}
+				}
+				f.layout, f.kvFactor = "paged", f.beams.Beams
+			}
 			return f.run(cmd.Context())
 		},
 	}
 	f.modelFlags.add(cmd)
 	f.addSampling(cmd)
 	f.spec.add(cmd, specAuto)
+	f.beams.add(cmd)
 	fl := cmd.Flags()
 	wordsVar(fl, &f.prompt, "prompt", "p", "", some("a text"), "the prompt")
 	wordsVar(fl, &f.system, "system", "", "", anything, "system message")
@@ -105,6 +113,9 @@ func (f *runFlags) run(ctx context.Context) error {
 	}
 	if f.prompt == "" {
 		if term.IsTerminal(int(os.Stdin.Fd())) {
+			if f.beams.Beams > 1 {
+				return &usageError{errors.New("--num-beams: a search answers a prompt, not a chat")}
+			}
 			return f.chat(ctx)
 		}
 		data, err := readStdin(ctx)
@@ -179,8 +190,9 @@ func (f *runFlags) answer(parent context.Context, m *loaded, ids []int32) error 
 		Model  string `json:"model"`
 		Text   string `json:"text"`
 		Finish string `json:"finish_reason"`
+		Beams  []beam `json:"beams,omitempty"` // of a search, best first
 		figures
-	}{f.name, out.String(), string(res.finish), res.figures}); err != nil {
+	}{f.name, out.String(), string(res.finish), res.beams, res.figures}); err != nil {
 		return err
 	}
 	return context.Cause(parent)
@@ -190,14 +202,22 @@ func (f *runFlags) answer(parent context.Context, m *loaded, ids []int32) error 
 type result struct {
 	ids    []int32
 	finish engine.Finish
+	beams  []beam // of a search, best first
 	figures
 }
 
 // generate runs one request and shows its text as it comes.
 func (f *runFlags) generate(ctx context.Context, m *loaded, ids []int32, show func(string)) (result, error) {
-	ticket, err := m.Submit(ctx, engine.Request{
+	req := engine.Request{
 		Prompt: ids, MaxTokens: f.nPredict, Sampling: f.params(), IgnoreEOS: f.ignoreEOS, EOG: m.eog(), Reproducible: f.seed >= 0,
-	})
+	}
+	if req.Sampling.DRYMultiplier > 0 {
+		req.Sampling.DRYBreakers = breakerIDs(m.text.Tokenizer, f.breakers)
+	}
+	if f.beams.Beams > 1 {
+		return f.search(ctx, m, req, show)
+	}
+	ticket, err := m.Submit(ctx, req)
 	if err != nil {
 		return result{}, err
 	}

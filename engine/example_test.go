@@ -103,3 +103,73 @@ func ExampleEngine_SubmitChoices() {
 	// choice 0: 3 tokens
 	// choice 1: 3 tokens
 }
+
+// A beam search finds the most probable answers, best first.
+func ExampleEngine_Beams() {
+	e, closeAll := openExample()
+	defer closeAll()
+
+	req := engine.Request{Prompt: []int32{10, 20, 30}, MaxTokens: 4, IgnoreEOS: true, Sampling: sample.Greedy()}
+	found, err := e.Beams(context.Background(), req, engine.BeamOptions{Beams: 2, LengthPenalty: 1})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, b := range found {
+		fmt.Println(len(b.IDs), "tokens, end:", b.Finish)
+	}
+	fmt.Println("best first:", found[0].Score >= found[1].Score)
+	// Output:
+	// 4 tokens, end: length
+	// 4 tokens, end: length
+	// best first: true
+}
+
+// When its context ends, a request ends within one pass, and the error says why.
+func ExampleEngine_Generate_cancel() {
+	e, closeAll := openExample()
+	defer closeAll()
+
+	ctx, cancel := context.WithCancel(context.Background())
+	for _, err := range e.Generate(ctx, engine.Request{Prompt: []int32{10, 20, 30}, MaxTokens: -1, IgnoreEOS: true, Sampling: sample.Greedy()}) {
+		if err != nil {
+			fmt.Println("end:", err)
+			return
+		}
+		cancel()
+	}
+	fmt.Println("the answer was over first")
+}
+
+// The keys and values of a long prompt survive a restart: only new tokens are computed afterwards.
+func ExampleEngine_SavePrefix() {
+	e, closeAll := openExample()
+	defer closeAll()
+
+	prompt := make([]int32, 64) // what many requests begin with
+	for i := range prompt {
+		prompt[i] = int32(3 * i)
+	}
+	path := filepath.Join(os.TempDir(), fmt.Sprintf("prefix-%d", os.Getpid()))
+	defer os.Remove(path)
+	if err := e.SavePrefix(context.Background(), path, prompt); err != nil {
+		fmt.Println(err)
+		return
+	}
+
+	later, closeLater := openExample()
+	defer closeLater()
+	if _, err := later.RestorePrefix(path); err != nil {
+		fmt.Println(err)
+		return
+	}
+	ticket, err := later.Submit(context.Background(), engine.Request{Prompt: append(prompt, 1, 2), MaxTokens: 1, Sampling: sample.Greedy()})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for range ticket.Tokens() {
+	}
+	fmt.Println(ticket.Stats().CachedTokens, "of", ticket.Stats().PromptTokens, "tokens were there")
+	// Output: 64 of 66 tokens were there
+}

@@ -20,7 +20,7 @@ func openExample() (e *engine.Engine, closeAll func()) {
 	if err := engine.WriteTinyModel(path, nil); err != nil {
 		panic(err)
 	}
-	e, err = engine.Open(path, engine.Options{Context: 128, Threads: 1})
+	e, err = engine.Open(path, engine.Options{Context: 1024, Threads: 1})
 	if err != nil {
 		panic(err)
 	}
@@ -131,6 +131,7 @@ func ExampleEngine_Generate_cancel() {
 	defer closeAll()
 
 	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
 	for _, err := range e.Generate(ctx, engine.Request{Prompt: []int32{10, 20, 30}, MaxTokens: -1, IgnoreEOS: true, Sampling: sample.Greedy()}) {
 		if err != nil {
 			fmt.Println("end:", err)
@@ -139,6 +140,7 @@ func ExampleEngine_Generate_cancel() {
 		cancel()
 	}
 	fmt.Println("the answer was over first")
+	// Output: end: context canceled
 }
 
 // The keys and values of a long prompt survive a restart: only new tokens are computed afterwards.

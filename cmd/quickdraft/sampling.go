@@ -33,7 +33,8 @@ func (f *samplingFlags) addRareSampling(fl *pflag.FlagSet) {
 	realVar(fl, &p.DRYBase, "dry-base", p.DRYBase, 1, 100, "by what the penalty grows with each token of the repetition")
 	intVar(fl, &p.DRYAllowedLength, "dry-allowed-length", "", p.DRYAllowedLength, 1, noLimit, "tokens that may be repeated freely")
 	intVar(fl, &p.DRYLastN, "dry-last-n", "", p.DRYLastN, -1, noLimit, "tokens that DRY looks back (-1: all, 0: off)")
-	fl.StringArrayVar(&f.breakers, "dry-breaker", []string{"\n", ":", "\"", "*"}, "text that no repetition crosses; may be given several times")
+	f.breakers = []string{"\n", ":", "\"", "*"}
+	fl.Var(&pieces{p: &f.breakers}, "dry-breaker", "text that no repetition crosses; may be given several times")
 	intVar(fl, &p.Mirostat, "mirostat", "", 0, 0, 2, "2: steer the surprise of the answer instead of truncating")
 	fl.Var(&real{&p.MirostatTau, 0, 1e3, true}, "mirostat-tau", "surprise to aim at, in bits")
 	fl.Var(&real{&p.MirostatEta, 0, 1, true}, "mirostat-eta", "how fast to correct")
@@ -73,6 +74,35 @@ func (b *biases) Set(s string) error {
 		}
 		(*b.p)[int32(id)] = bias
 	}
+	return nil
+}
+
+// pieces is an option that is given once for each of several texts. The first one replaces those that hold without it.
+type pieces struct {
+	p     *[]string
+	given bool
+}
+
+// String is the list, as pflag wants it.
+func (v *pieces) String() string {
+	if v.p == nil {
+		return ""
+	}
+	return fmt.Sprintf("%q", *v.p)
+}
+
+// Type is the kind of value that the help shows.
+func (v *pieces) Type() string { return "text" }
+
+// Set adds a text.
+func (v *pieces) Set(s string) error {
+	if s == "" {
+		return errors.New("want a text")
+	}
+	if !v.given {
+		*v.p, v.given = nil, true
+	}
+	*v.p = append(*v.p, s)
 	return nil
 }
 

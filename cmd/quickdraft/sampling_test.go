@@ -60,6 +60,10 @@ func TestEverySamplingStepHasAnOption(t *testing.T) {
 		require.Equal(t, want, got, c.args)
 		require.NoError(t, got.Validate(100))
 	}
+	f, err := sampling(t, "--dry-breaker", "x", "--dry-sequence-breaker", "yz")
+	require.NoError(t, err)
+	require.Equal(t, []string{"x", "yz"}, f.breakers)
+	require.Equal(t, []string{"\n", ":", "\"", "*"}, none.breakers)
 	for _, args := range [][]string{
 		{"--typical-p", "0"}, {"--mirostat", "3"}, {"--logit-bias", "7"}, {"--logit-bias", "=1"}, {"--logit-bias", "7=101"}, {"--logit-bias", "-7=1"},
 		{"--logit-bias", "7=NaN"}, {"--dry-allowed-length", "0"}, {"--num-beams", "0"}, {"--num-beams", "33"}, {"--length-penalty", "9"},
@@ -72,7 +76,7 @@ func TestEverySamplingStepHasAnOption(t *testing.T) {
 
 // TestBreakersAreTokensWithTheText finds the tokens of a vocabulary that contain one of the texts.
 func TestBreakersAreTokensWithTheText(t *testing.T) {
-	tok, err := tokenizer.FromJSON([]byte(`{"model": {"type": "BPE", "vocab": {"a": 0, ":": 1, "a:": 2, "\n": 3, "b": 4}, "merges": [["a", ":"]]}}`), nil)
+	tok, err := tokenizer.FromJSON([]byte(`{"model": {"type": "BPE", "vocab": {"a": 0, ":": 1, "a:": 2, "Ċ": 3, "b": 4}, "merges": [["a", ":"]]}, "decoder": {"type": "ByteLevel"}, "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false}}`), nil)
 	require.NoError(t, err)
 	require.Equal(t, []int32{1, 2, 3}, breakerIDs(tok, []string{"\n", ":"}))
 	require.Empty(t, breakerIDs(tok, []string{"", "x"}))

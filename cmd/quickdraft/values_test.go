@@ -43,6 +43,10 @@ func wrongValues(t *testing.T, f *pflag.Flag) []string {
 		return append(append(wrongReals(&v.real), texts...), "1e-300")
 	case *wholes:
 		return append(append(texts, huge...), "1,,2", ",", "1,x", fmt.Sprint(v.least-1), "1,"+fmt.Sprint(v.most+1))
+	case *biases:
+		return append(texts, "7=", "7=101", "7=NaN", "-1=2", "7=1,x")
+	case *pieces:
+		return []string{""}
 	case *span:
 		return append(append(texts, huge...), "-1ms", "9999h", "5", "NaNs")
 	case *words:

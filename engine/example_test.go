@@ -145,27 +145,38 @@ func ExampleEngine_Generate_cancel() {
 
 // The keys and values of a long prompt survive a restart: only new tokens are computed afterwards.
 func ExampleEngine_SavePrefix() {
-	e, closeAll := openExample()
-	defer closeAll()
-
+	dir, err := os.MkdirTemp("", "engine")
+	if err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(dir)
+	model, saved := filepath.Join(dir, "tiny.gguf"), filepath.Join(dir, "prefix")
+	if err := engine.WriteTinyModel(model, nil); err != nil {
+		panic(err)
+	}
 	prompt := make([]int32, 64) // what many requests begin with
 	for i := range prompt {
 		prompt[i] = int32(3 * i)
 	}
-	path := filepath.Join(os.TempDir(), fmt.Sprintf("prefix-%d", os.Getpid()))
-	defer os.Remove(path)
-	if err := e.SavePrefix(context.Background(), path, prompt); err != nil {
-		fmt.Println(err)
-		return
-	}
 
-	later, closeLater := openExample()
-	defer closeLater()
-	if _, err := later.RestorePrefix(path); err != nil {
-		fmt.Println(err)
-		return
+	e, err := engine.Open(model, engine.Options{Context: 128, Threads: 1})
+	if err != nil {
+		panic(err)
 	}
-	ticket, err := later.Submit(context.Background(), engine.Request{Prompt: append(prompt, 1, 2), MaxTokens: 1, Sampling: sample.Greedy()})
+	if err := e.SavePrefix(context.Background(), saved, prompt); err != nil {
+		fmt.Println(err)
+	}
+	_ = e.Close()
+
+	e, err = engine.Open(model, engine.Options{Context: 128, Threads: 1})
+	if err != nil {
+		panic(err)
+	}
+	defer e.Close()
+	if _, err := e.RestorePrefix(saved); err != nil {
+		fmt.Println(err)
+	}
+	ticket, err := e.Submit(context.Background(), engine.Request{Prompt: append(prompt, 1, 2), MaxTokens: 1, Sampling: sample.Greedy()})
 	if err != nil {
 		fmt.Println(err)
 		return

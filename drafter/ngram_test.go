@@ -114,3 +114,11 @@ func TestNGramSteadyStateAllocatesNothing(t *testing.T) {
 		}
 	}))
 }
+
+func TestNGramTakesTheLatestOnATie(t *testing.T) {
+	d, err := NewNGram(0)
+	require.NoError(t, err)
+	one := Budget{Nodes: 1, Depth: 1}
+	require.Equal(t, []int32{3}, proposal(t, d, []int32{1, 2, 1, 3, 1}, one).IDs)
+	require.Equal(t, []int32{2}, proposal(t, d, []int32{1, 2, 1, 2, 1, 3, 1}, one).IDs, "more often wins")
+}

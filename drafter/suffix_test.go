@@ -67,6 +67,11 @@ func TestSuffixReachFollowsTheMatch(t *testing.T) {
 	require.Equal(t, []int32{4, 4, 4, 4, 4, 4, 4, 4}, proposal(t, d, []int32{1, 4, 4, 4}, deep).IDs, "a loop goes on")
 	require.Equal(t, []int32{2, 3, 2, 3, 2, 3}, proposal(t, d, []int32{2, 3, 2, 3, 2, 3}, Budget{Nodes: 6, Depth: 6}).IDs)
 
+	require.Equal(t, []int32{8}, proposal(t, d, []int32{7, 3, 4, 1, 2, 3, 9, 1, 2, 3, 8, 6, 3}, deep).IDs, "shorter suffixes learn of later places too")
+	b := proposal(t, d, ids, deep).Belief
+	require.Less(t, b[0], b[1], "a guess that is right makes the match longer")
+	require.Less(t, b[1], b[5])
+
 	s, _ := d.NewSession()
 	s.Committed(ids[:15])
 	tree := &Tree{}

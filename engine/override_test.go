@@ -97,6 +97,9 @@ func TestARequestChoosesItsMethodAndLimits(t *testing.T) {
 	r.SpecMethod, r.SpecMin = "first", 5
 	s, _ := askedParts(t, SpecOptions{Fixed: 4}, r)
 	require.Zero(t, s.Drafted, "four are fewer than five")
+	r.SpecMin = 4
+	s, _ = askedParts(t, SpecOptions{Fixed: 4}, r)
+	require.Positive(t, s.Drafted, "four are not fewer than four")
 
 	e := openTiny(t, Options{Context: 128, Spec: SpecOptions{Fixed: 4, Drafter: drafter.NewUnion(&named{name: "first"}, &named{name: "second"})}})
 	for want, change := range map[string]func(*Request){

@@ -237,6 +237,37 @@ func TestChiSquareSeesAWrongRule(t *testing.T) {
 	require.Greater(t, chi, 10*chiLimit(df))
 }
 
+// TestEveryAttemptHasANumberOfItsOwn rejects three guesses in a row: no random number decides two things.
+func TestEveryAttemptHasANumberOfItsOwn(t *testing.T) {
+	type number struct {
+		purpose sample.Purpose
+		attempt int
+	}
+	for guesses := range 4 {
+		p, q := dist([]float64{0.1, 0.1, 0.1, 0.7}), dist([]float64{0.4, 0.3, 0.3, 0})
+		var tree drafter.Tree
+		for id := range int32(guesses) {
+			tree.Add(id, -1, q)
+		}
+		var used []number
+		id, child := Sampled(p, &tree, -1, 1, func(purpose sample.Purpose, attempt int) float64 {
+			used = append(used, number{purpose, attempt})
+			return 0.9999
+		})
+		require.EqualValues(t, 3, id)
+		require.EqualValues(t, -1, child)
+		want := []number{{sample.PurposeSample, 0}}
+		if guesses > 0 {
+			want = nil
+			for i := range guesses {
+				want = append(want, number{sample.PurposeAccept, i})
+			}
+			want = append(want, number{sample.PurposeResidual, 0})
+		}
+		require.Equal(t, want, used)
+	}
+}
+
 func TestNothingIsEverNaN(t *testing.T) {
 	cases := map[string]struct{ p, q []float64 }{
 		"equal":              {[]float64{0.25, 0.75}, []float64{0.25, 0.75}},

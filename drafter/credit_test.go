@@ -1,0 +1,115 @@
+package drafter
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// calibrated is a controller of one drafter that knows what passes take.
+func calibrated(pass func(n int) float64) *Controller {
+	c := NewController(nMax, 0.05)
+	for _, n := range CalibrationWidths {
+		c.Calibrate(n, pass(n))
+	}
+	return c
+}
+
+func TestWhatTheCreditPays(t *testing.T) {
+	t1 := cheap(1)
+	c := calibrated(cheap)
+	require.InDelta(t, startCredit*t1, c.credit, 1e-12)
+	c.Passed(5, 1, 1, cheap(5), 2e-3, 0)
+	require.InDelta(t, startCredit*t1-(cheap(5)-t1)-2e-3, c.credit, 1e-9, "a round of no use costs its drafting and what its pass is longer")
+	before := c.credit
+	c.Passed(5, 1, 1, cheap(5), 50e-3, 48e-3)
+	require.InDelta(t, before-(cheap(5)-t1)-2e-3, c.credit, 1e-9, "reading the prompt is not to be paid back")
+
+	c = calibrated(cheap)
+	before = c.credit
+	c.Passed(1, 1, 1, t1, 0, 0)
+	require.InDelta(t, before+earning*t1, c.credit, 1e-9, "plain decoding earns a hundredth")
+	before = c.credit
+	c.Passed(1, 1, 1, t1, 3e-3, 0)
+	require.InDelta(t, before+earning*t1-3e-3, c.credit, 1e-9, "a drafter that was asked in vain is paid for")
+
+	c = calibrated(cheap)
+	before = c.credit
+	c.Passed(5, 1, 1, 100*cheap(5), 0, 0)
+	require.Greater(t, c.credit, before-cheap(5), "what a neighbour on the machine did is not the guesses' fault")
+	for range 200 {
+		c.Passed(5, 1, 5, cheap(5), 0, 0)
+	}
+	require.InDelta(t, maxCredit*c.pass.At(1), c.credit, 1e-3, "good rounds save up so much and no more")
+}
+
+// TestASuccessMakesProbesFrequentAgain has probes fail until they are rare, and then one succeed.
+func TestASuccessMakesProbesFrequentAgain(t *testing.T) {
+	c := calibrated(dear)
+	s := NewStream()
+	next := func(accepted int) (idle int) { // passes until the next probe, whose guesses fare as said
+		for ; ; idle++ {
+			s.Room, c.credit = 100, 1
+			c.Plan([]*Stream{s}, 0, 0)
+			g := s.Guesses
+			a := min(accepted, g)
+			c.Judged(s, g, g, a)
+			c.Passed(1+g, 1, 1+a, dear(1+g), 0, 0)
+			if g > 0 && c.probing {
+				return idle
+			}
+			require.Less(t, idle, 200, "no probe")
+		}
+	}
+	for range 40 { // it takes some until no plan pays
+		next(0)
+	}
+	rare := next(0)
+	require.GreaterOrEqual(t, rare, maxInterval-1)
+	next(1)
+	require.Less(t, next(0), 2*firstInterval, "it may be about to pay")
+}
+
+func TestTheContextIsHowTheLastRoundWent(t *testing.T) {
+	c, s := calibrated(cheap), NewStream()
+	for accepted, want := range map[int]int{0: afterNone, 1: afterSome, 3: afterSome, 4: afterAll} {
+		c.Judged(s, 4, 4, accepted)
+		require.Equal(t, want, s.view(0).context, "%d of 4", accepted)
+	}
+}
+
+// TestPlainPassesAreMeasuredNowAndThen has guesses that are always right.
+func TestPlainPassesAreMeasuredNowAndThen(t *testing.T) {
+	c, s, plain := calibrated(cheap), NewStream(), 0
+	for range 4 * plainEvery {
+		s.Room = 100
+		c.Plan([]*Stream{s}, 0, 0)
+		g := s.Guesses
+		if g == 0 {
+			plain++
+		} else {
+			c.Drafted(g, 0, 1e-3*float64(g))
+			c.Judged(s, g, g, g)
+		}
+		c.Passed(1+g, 1, 1+g, cheap(1+g), 1e-3*float64(g), 0)
+	}
+	require.Equal(t, 3, plain)
+}
+
+// TestNoRoundMayCostMoreThanTheCredit has guesses that are always right in passes four times as long.
+func TestNoRoundMayCostMoreThanTheCredit(t *testing.T) {
+	c, s := calibrated(func(n int) float64 { return 40e-3 * float64(1+3*min(n-1, 1)) }), NewStream()
+	for range 50 {
+		c.Judged(s, 16, 16, 16)
+	}
+	s.Room = 100
+	require.Less(t, c.credit, 3*40e-3)
+	c.Plan([]*Stream{s}, 0, 0)
+	require.Zero(t, s.Guesses, "the first bad round would cost what is not there")
+	c.credit = 5 * 40e-3
+	c.Plan([]*Stream{s}, 0, 0)
+	require.Greater(t, s.Guesses, 8)
+	c.credit = 0
+	c.Plan([]*Stream{s}, 0, 0)
+	require.Zero(t, s.Guesses)
+}

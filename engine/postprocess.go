@@ -102,7 +102,7 @@ func (e *Engine) take(r *run, id int32, logits []float32) (Finish, error) {
 	r.stats.Prefill = r.first.Sub(r.started)
 	r.stats.Decode = now.Sub(r.first)
 	e.mu.Unlock()
-	r.out <- t
+	r.deliver(t)
 	switch {
 	case !r.IgnoreEOS && slices.Contains(r.EOG, id), r.Stop != nil && r.Stop.Accept(id):
 		return FinishStop, nil
@@ -142,9 +142,18 @@ func (e *Engine) finish(r *run, why Finish, err error) {
 	e.end(r, why, err)
 }
 
+// deliver hands a token to the reader. A pass runs only where paused says that there is room for all it can emit.
+func (r *run) deliver(t Token) {
+	select {
+	case r.out <- t:
+	default:
+		panic(fmt.Sprintf("engine: no room for token %d of an answer, %d wait to be read", r.emitted(), len(r.out)))
+	}
+}
+
 // end closes a request that holds no blocks, and the choices that wait for its prompt.
 func (e *Engine) end(r *run, why Finish, err error) {
-	r.out <- Token{Finish: why, Err: err}
+	r.deliver(Token{Finish: why, Err: err})
 	close(r.out)
 	for _, o := range r.others {
 		e.end(o, why, err)

@@ -17,8 +17,8 @@ import (
 type source struct {
 	path      string
 	files     []string // that are read, or their folder
-	shape     matrix // what all matrices have in common
-	hasOutput bool   // the embedding does not make the logits
+	shape     matrix   // what all matrices have in common
+	hasOutput bool     // the embedding does not make the logits
 	tensors   []sourceTensor
 	metadata  func(w *gguf.Writer)
 	close     func() error

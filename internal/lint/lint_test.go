@@ -31,6 +31,7 @@ func TestNothingForeign(t *testing.T) { report(t, Foreign(tree(t))) }
 func TestNoThreads(t *testing.T)      { report(t, Threads(tree(t))) }
 func TestVaryingMath(t *testing.T)    { report(t, Varying(tree(t))) }
 func TestWholeFiles(t *testing.T)     { report(t, Whole(tree(t))) }
+func TestFormatted(t *testing.T)      { report(t, Formatted(tree(t))) }
 
 // TestFusing looks at the files that each architecture builds.
 func TestFusing(t *testing.T) {

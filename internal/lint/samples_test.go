@@ -45,6 +45,14 @@ func TestWholeSamples(t *testing.T) {
 	}
 }
 
+func TestFormattedSamples(t *testing.T) {
+	check(t, Formatted(file("a.go", "package p\n\nvar x = 1\n")))
+	check(t, Formatted(file("a.md", "x  = 1")))
+	for _, bad := range []string{"package p\n\nvar  x = 1\n", "package p\n\nvar x = 1", "package\n"} {
+		check(t, Formatted(file("a.go", bad)), "0: not as gofmt writes it")
+	}
+}
+
 func TestImportSamples(t *testing.T) {
 	check(t, Imports(goFile("quant/a.go", "asm/vnni", "modelfile/gguf", "internal/detmath")))
 	check(t, Imports(goFile("text/text.go", "text/chat", "modelfile/gguf")))

@@ -51,13 +51,32 @@ const (
 // NewController makes a controller for rounds of at most nMax guesses a request. costShares are first guesses at what one
 // step of each drafter costs as a share of a target pass: the bytes of the one over those of the other.
 func NewController(nMax int, costShares ...float64) *Controller {
-	c := &Controller{nMax: nMax, pass: NewCosts(maxCounts, false), interval: firstInterval, arms: newArms(len(costShares))}
+	c := &Controller{nMax: nMax, pass: newPassCosts(), interval: firstInterval, arms: newArms(len(costShares))}
 	for _, share := range costShares {
 		c.parts = append(c.parts, part{draft: NewCosts(trackedDepth*4, true), answer: 1, prior: share})
 	}
 	c.depths, c.one = make([]int, len(c.parts)), make([]*Stream, 1)
 	return c
 }
+
+// newPassCosts is an empty T. Where a pass waits for memory 4 tokens take 1.0 to 1.5 times as long as one, so a first round
+// of a few guesses is worth trying before any of them was measured; more tokens are taken to cost as much as one each.
+func newPassCosts() *Costs {
+	c := NewCosts(maxCounts, false)
+	c.steps = func(count int) float64 {
+		if count <= firstRound {
+			return 0.1
+		}
+		return 1
+	}
+	return c
+}
+
+// firstRound is the tokens of the widest pass that is thought cheap before it was measured.
+const firstRound = 4
+
+// Measured reports whether a pass over so many tokens was measured by itself.
+func (c *Controller) Measured(nTokens int) bool { return c.pass.raw[nTokens-1] > 0 }
 
 // CalibrationWidths are the tokens of the passes that a calibration measures, the most telling first: kernels exist for 1
 // to 8 tokens at once, so the steps lie behind multiples of 8.

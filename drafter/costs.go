@@ -7,6 +7,8 @@ type Costs struct {
 	raw      []float64 // (limit) smoothed seconds of count i+1; 0: never measured
 	weight   []float64 // (limit) observations behind raw, at most fullWeight
 	clean    []float64 // (limit) what At reads; rebuilt when stale
+	// steps, where nothing but count 1 was measured: how much of its value each further count is taken to cost.
+	steps func(count int) float64
 	stale    bool
 	known    int // counts measured
 	blocks   []costBlock
@@ -55,8 +57,11 @@ func (c *Costs) Observe(n int, seconds float64) {
 	}
 	expected := c.At(n)
 	if c.raw[n-1] == 0 {
-		c.raw[n-1], c.known = expected, c.known+1
-		if c.weight[n-1] = 1; expected <= 0 {
+		c.raw[n-1] = expected
+		if c.weight[n-1] = 1; c.known == 1 && c.steps != nil {
+			c.weight[n-1] = 0 // nothing speaks for what was expected
+		}
+		if c.known++; expected <= 0 {
 			c.raw[n-1] = seconds
 		}
 	}
@@ -118,6 +123,10 @@ func (c *Costs) rebuild() {
 			c.blocks = c.blocks[:k]
 		}
 	}
+	if c.known == 1 && c.steps != nil && c.raw[0] > 0 {
+		c.guess()
+		return
+	}
 	block, used := 0, 0
 	before := 0 // the last measured count
 	for i, x := range c.raw {
@@ -135,6 +144,15 @@ func (c *Costs) rebuild() {
 	rise := c.slope(before)
 	for i := before; i < len(c.clean); i++ {
 		c.clean[i] = c.clean[before-1] + float64(rise*float64(i+1-before))
+	}
+}
+
+// guess fills the curve from count 1 alone.
+func (c *Costs) guess() {
+	for i := range c.clean {
+		if c.clean[i] = c.raw[0]; i > 0 {
+			c.clean[i] = c.clean[i-1] + float64(c.raw[0]*c.steps(i+1))
+		}
 	}
 }
 

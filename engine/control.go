@@ -73,19 +73,20 @@ func (e *Engine) SpecReport() (SpecReport, bool) {
 }
 
 const (
-	// calibrationTime bounds what the calibration may take once the first widths are measured.
+	// calibrationTime bounds what the calibration may take in all.
 	calibrationTime = 400 * time.Millisecond
-	// firstWidths are the calibration's widths without which nothing is planned.
-	firstWidths = 3
+	// calibrationShare of the time of decoding is what it may take at any time: short answers are not to pay for long ones.
+	calibrationShare = 0.02
 )
 
-// calibration measures T(M) on a sequence of its own, one width after each pass that a speculating request is part of: the
-// first token of an answer waits for none of it. Once it has ended only the passes of answers are measured.
+// calibration measures T(M) for widths that rounds have not measured by then, on a sequence of its own, between passes of
+// speculating requests.
 type calibration struct {
-	next  int // width that comes next
-	spent time.Duration
-	ended bool
-	cache *kvcache.Cache
+	next     int // width that comes next
+	spent    time.Duration
+	decoding time.Duration // of the passes of answers so far
+	ended    bool
+	cache    *kvcache.Cache
 }
 
 // newController makes the controller of the drafters that the options name.
@@ -113,7 +114,19 @@ func (e *Engine) calibrate() {
 	if e.control.c == nil || k.ended || !slices.ContainsFunc(e.active, speculates) {
 		return
 	}
-	if err := e.measureNext(); err != nil || k.next == len(drafter.CalibrationWidths) || k.next >= firstWidths && k.spent > calibrationTime {
+	c := e.control.c
+	for k.next < len(drafter.CalibrationWidths) && c.Measured(drafter.CalibrationWidths[k.next]) {
+		k.next++
+	}
+	if k.next == len(drafter.CalibrationWidths) || k.spent > calibrationTime {
+		k.end()
+		return
+	}
+	price := 2 * c.PassSeconds(min(drafter.CalibrationWidths[k.next], 8)) // what is not measured is taken to be dear
+	if k.spent.Seconds()+price > calibrationShare*k.decoding.Seconds() {
+		return
+	}
+	if e.measureNext() != nil {
 		k.end()
 	}
 }
@@ -193,7 +206,7 @@ func (e *Engine) planGuesses(decoding []*run) {
 		r.spec.stream.Room, r.spec.stream.Lag = e.room(r), len(r.ids)-r.spec.asked
 		k.streams = append(k.streams, r.spec.stream)
 	}
-	if len(k.streams) == 0 || !k.calibration.ended && k.calibration.next < firstWidths {
+	if len(k.streams) == 0 {
 		return
 	}
 	e.preview(decoding)
@@ -380,6 +393,7 @@ func (e *Engine) passed(p *plan, took time.Duration) {
 			return
 		}
 	}
+	k.calibration.decoding += took
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.c.Passed(len(p.batch.Tokens), len(p.items), k.committed, took.Seconds(), k.draft.Seconds(), k.late.Seconds())

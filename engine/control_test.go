@@ -106,29 +106,60 @@ func TestLenienceIsMarkedAndAcceptsMore(t *testing.T) {
 	require.GreaterOrEqual(t, accepted[0.5], accepted[1])
 }
 
-func TestTheFirstTokenWaitsForNoCalibration(t *testing.T) {
+func TestLenienceAcceptsGuessesThatWereChosenWithoutChance(t *testing.T) {
+	for _, reproducible := range []bool{false, true} {
+		accepted := map[float64]int{}
+		for _, l := range []float64{1, 1e-9} {
+			d := &scripted{rng: rand.New(rand.NewPCG(5, 6)), guess: func(d *scripted, r *drafter.Round) {
+				for parent := int32(-1); r.Tree.Len() < r.Budget.Nodes; {
+					parent = r.Tree.Add(int32(d.rng.IntN(256)), parent, nil)
+				}
+			}}
+			e := openTiny(t, Options{Context: 128, Spec: SpecOptions{Drafter: d, Fixed: 4, Lenience: l}})
+			r := request(4, 6, 50)
+			r.Sampling.Temperature, r.Reproducible = 1, reproducible
+			s, ids := stats(t, e, r)
+			require.Len(t, ids, 50)
+			accepted[l] = s.Accepted
+			short, _ := stats(t, e, request(4, 6, 1))
+			require.Zero(t, short.Rounds)
+			require.Equal(t, l < 1, short.Lossy, "said of every answer")
+		}
+		require.Greater(t, accepted[1e-9], 30)
+		require.Less(t, accepted[1], 10)
+	}
+}
+
+func TestShortAnswersPayForNoCalibration(t *testing.T) {
 	d := &scripted{guess: func(_ *scripted, r *drafter.Round) {}}
 	e := openTiny(t, Options{Context: 128, Contiguous: true, Spec: SpecOptions{Drafter: d}})
 	passes := 0
-	slow(e, func(int) time.Duration { passes++; return 0 })
-	first := request(4, 6, 1)
-	stats(t, e, first)
-	require.NoError(t, e.do(func() error {
-		require.Equal(t, 1, passes, "an answer of one token is one pass")
-		require.Zero(t, e.control.calibration.next)
-		return nil
-	}))
-	stats(t, e, request(4, 6, 40))
-	require.NoError(t, e.do(func() error {
-		k := &e.control.calibration
+	slow(e, func(int) time.Duration { passes++; return 2 * time.Millisecond })
+	stats(t, e, request(4, 6, 60))
+	look := func(f func(k *calibration)) {
+		require.NoError(t, e.do(func() error { f(&e.control.calibration); return nil }))
+	}
+	look(func(k *calibration) {
+		require.Equal(t, 60, passes)
+		require.Zero(t, k.spent)
+		k.decoding = 2 * time.Second // as if a thousand tokens had been
+	})
+	stats(t, e, request(4, 6, 60))
+	look(func(k *calibration) {
+		require.Greater(t, passes, 120)
+		require.Positive(t, k.spent)
+		require.LessOrEqual(t, k.spent.Seconds(), 2*calibrationShare*k.decoding.Seconds())
+		require.False(t, k.ended)
+		k.decoding = time.Hour
+	})
+	stats(t, e, request(4, 6, 60))
+	look(func(k *calibration) {
 		require.True(t, k.ended)
 		require.Nil(t, k.cache)
-		require.GreaterOrEqual(t, k.next, firstWidths)
-		for _, n := range drafter.CalibrationWidths[:firstWidths] {
-			require.Positive(t, e.control.c.PassSeconds(n))
+		for _, n := range drafter.CalibrationWidths {
+			require.True(t, e.control.c.Measured(n), "%d tokens", n)
 		}
-		return nil
-	}))
+	})
 }
 
 func TestACalibrationThatFailsHarmsNoAnswer(t *testing.T) {
@@ -142,6 +173,7 @@ func TestACalibrationThatFailsHarmsNoAnswer(t *testing.T) {
 		}
 		return inner(b)
 	}
+	require.NoError(t, e.do(func() error { e.control.calibration.decoding = time.Hour; return nil }))
 	_, ids := stats(t, e, r)
 	require.Equal(t, want, ids)
 	require.NoError(t, e.do(func() error {

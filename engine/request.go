@@ -56,7 +56,8 @@ type Request struct {
 	Matcher drafter.Matcher
 
 	// Reproducible asks for the very tokens that plain decoding gives for Sampling.Seed, whatever is guessed. Without it a
-	// sampled answer has the target's distribution, and guesses decide which of its draws comes out.
+	// sampled answer has the target's distribution, and guesses decide which of its draws comes out. Lenience, which changes
+	// answers, goes before it.
 	Reproducible bool
 
 	// Logprobs asks for the logarithm of each token's probability, TopLogprobs for those of the most probable tokens beside

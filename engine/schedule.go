@@ -133,6 +133,7 @@ func (e *Engine) begin(r *run, cached int) {
 	r.stats.CachedTokens = cached
 	r.ids = slices.Grow(r.ids, r.limit-len(r.ids))
 	if n := e.opts.Spec.NMax; e.opts.Spec.Drafter != nil {
+		r.stats.Spec.Lossy = e.opts.Spec.Lenience < 1 && !r.NoSpec
 		r.stats.Spec.makeRoom(n)
 		r.spec.path = make([]int32, 0, n)
 	}

@@ -325,13 +325,15 @@ func (r *run) mask(s *sample.Sampler) error {
 	return s.SetMask(r.Matcher.Mask())
 }
 
-// drawn reports whether a child of node was drawn from a distribution and has to be judged as such.
+// drawn reports whether a child of node was drawn from a distribution and has to be judged as such. With lenience all are, those
+// that were chosen without chance too: plain decoding's own token could not be accepted more often.
 func (e *Engine) drawn(r *run, t *drafter.Tree, node int32) bool {
-	if r.sampler.IsGreedy() || r.Reproducible || r.Sampling.Mirostat != 0 {
+	lenient := e.opts.Spec.Lenience < 1
+	if r.sampler.IsGreedy() || r.Reproducible && !lenient || r.Sampling.Mirostat != 0 {
 		return false
 	}
 	for i := node + 1; int(i) < t.Len(); i++ {
-		if t.Parents[i] == node && t.Q[i] != nil {
+		if t.Parents[i] == node && (t.Q[i] != nil || lenient) {
 			return true
 		}
 	}

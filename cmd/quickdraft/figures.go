@@ -17,8 +17,11 @@ type figures struct {
 	WeightGBps      float64 `json:"weight_gbps"` // GB of weights read a second while decoding
 	DraftN          int     `json:"draft_n"`
 	DraftAccepted   int     `json:"draft_n_accepted"`
+	DraftRate       float64 `json:"draft_acceptance_rate"` // of the guesses that were verified
+	OfferedAt       []int   `json:"draft_n_per_position,omitempty"`
 	AcceptedAt      []int   `json:"draft_n_accepted_per_position,omitempty"`
-	Lossy           bool    `json:"lossy,omitempty"` // lenience was in force
+	DraftFailed     int     `json:"draft_failed,omitempty"` // rounds without a guess because of an error
+	Lossy           bool    `json:"lossy,omitempty"`        // lenience was in force
 }
 
 // newFigures derives rates; the first token belongs to the prompt's pass.
@@ -30,7 +33,9 @@ func newFigures(m *loaded, s engine.Stats) figures {
 	if n := s.DecodedTokens - 1; n > 0 { // accepted guesses needed no pass of their own
 		f.WeightGBps *= float64(n-min(n, s.Spec.Accepted)) / float64(n)
 	}
-	f.DraftN, f.DraftAccepted, f.AcceptedAt, f.Lossy = s.Spec.Drafted, s.Spec.Accepted, s.Spec.PerDepth, s.Spec.Lossy
+	f.DraftN, f.DraftAccepted, f.DraftFailed, f.Lossy = s.Spec.Drafted, s.Spec.Accepted, s.Spec.Failed, s.Spec.Lossy
+	f.OfferedAt, f.AcceptedAt = s.Spec.Offered, s.Spec.PerDepth
+	f.DraftRate = float64(f.DraftAccepted) / float64(max(1, f.DraftN))
 	return f
 }
 

@@ -104,7 +104,7 @@ type Round struct {
 	// IDs are (nTokens) the prompt and everything committed; the last one is not in the target's cache yet. A drafter
 	// inside another also finds tokens at the end that its session was not told and may never be.
 	IDs     []int32
-	Seq     *kvcache.Seq    // the target's keys and values, to be read only; nil where there are none to share
+	Seq     *kvcache.Seq    // the target's keys and values, after Propose as before it; nil where there are none to share
 	Budget  Budget          // what the tree may hold
 	Sampler *sample.Sampler // the request's pipeline, for drafters that sample from it
 	Seed    uint64          // the request's seed

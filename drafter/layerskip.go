@@ -9,10 +9,12 @@ import (
 )
 
 // LayerSkip drafts with the target itself, leaving some decoder layers out. It reads the target's keys and values of the
-// committed tokens and keeps those of its guesses in blocks of its own, which a round takes and gives back.
+// committed tokens and keeps those of its guesses in the places behind them, which the target's pass writes over. After a
+// round the sequence is as it was, so that every cache will do, one that holds a single sequence too.
 type LayerSkip struct {
 	runner
 	nKept int
+	lent  []*skipSession // of this round
 	live  []*skipSession
 	lanes []*lane
 }
@@ -103,6 +105,7 @@ func (d *LayerSkip) NewSession() (Session, error) { return &skipSession{}, nil }
 type skipSession struct {
 	lane
 	chain
+	committed int // tokens of the lent sequence
 }
 
 // Committed keeps nothing: rounds carry the sequence.
@@ -111,9 +114,10 @@ func (s *skipSession) Committed([]int32) {}
 // Close has nothing to free.
 func (s *skipSession) Close() {}
 
-// Propose forks every target sequence for the time of the call.
+// Propose grows all trees side by side, each in its target's sequence, which it shortens again whatever happens.
 func (d *LayerSkip) Propose(rounds []Round) error {
-	d.live = d.live[:0]
+	d.live, d.lent = d.live[:0], d.lent[:0]
+	defer d.giveBack()
 	for i := range rounds {
 		r := &rounds[i]
 		s := r.Session.(*skipSession)
@@ -121,11 +125,12 @@ func (d *LayerSkip) Propose(rounds []Round) error {
 		if s.full() || r.Seq == nil || r.Seq.Len() != len(r.IDs)-1 {
 			continue
 		}
-		s.seq, s.fed, s.nLogits, s.stopped = r.Seq.Fork(), s.fed[:0], 1, false
-		defer s.seq.Free()
+		s.seq, s.lent, s.committed = r.Seq, true, r.Seq.Len()
+		s.fed, s.nLogits, s.stopped = s.fed[:0], 1, false
 		s.feed = append(s.feed[:0], r.IDs[len(r.IDs)-1])
-		d.live = append(d.live, s)
+		d.lent = append(d.lent, s)
 	}
+	d.live = append(d.live, d.lent...)
 	for len(d.live) > 0 {
 		d.lanes = d.lanes[:0]
 		for _, s := range d.live {
@@ -150,4 +155,12 @@ func (d *LayerSkip) Propose(rounds []Round) error {
 		d.live = on
 	}
 	return nil
+}
+
+// giveBack drops what the guesses appended to the lent sequences, and the blocks that it took.
+func (d *LayerSkip) giveBack() {
+	for _, s := range d.lent {
+		s.seq.Truncate(s.committed)
+		s.seq = nil
+	}
 }

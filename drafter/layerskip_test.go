@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"quickdraft/kvcache"
 	"quickdraft/model"
 	"quickdraft/sample"
 )
@@ -39,9 +40,11 @@ func TestKeptLayers(t *testing.T) {
 // without drafting; with no layer really skipped, the guesses are the target's own tokens.
 func TestLayerSkipNeverWritesTargetState(t *testing.T) {
 	m := tiny(t, "gemma3-text", 128)
-	for _, n := range []int{3, 16, 17, 31, 40} {
+	for i, n := range []int{1, 3, 16, 17, 31, 40, 1, 3, 16, 17, 31, 40} {
 		ids := sequence(n, 2)
-		cache, err := m.NewCache(64)
+		cfg := m.CacheConfig(64)
+		cfg.Contiguous = i >= 6
+		cache, err := kvcache.New(cfg)
 		require.NoError(t, err)
 		seq := cache.NewSeq()
 		feed := func(tokens []int32) []float32 {
@@ -51,7 +54,9 @@ func TestLayerSkipNeverWritesTargetState(t *testing.T) {
 			seq.Commit(len(tokens))
 			return row
 		}
-		feed(ids[:n-1])
+		if n > 1 {
+			feed(ids[:n-1])
+		}
 		d, err := NewLayerSkip(m, "1")
 		require.NoError(t, err)
 		free := cache.FreeBlocks()
@@ -61,6 +66,7 @@ func TestLayerSkipNeverWritesTargetState(t *testing.T) {
 		require.Equal(t, 20, r.Tree.Len())
 		require.Equal(t, free, cache.FreeBlocks())
 		require.Equal(t, n-1, seq.Len())
+		require.NoError(t, cache.CheckIntegrity())
 
 		d.layers = []bool{true, true, true}
 		full := draftRound(t, d, ids, sample.Greedy(), 5)

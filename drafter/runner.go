@@ -46,6 +46,7 @@ type lane struct {
 	fed     []int32 // tokens whose keys and values are in seq
 	feed    []int32 // tokens to come
 	parents []int32 // of feed, where it is a tree that the caller commits itself; nil: a chain
+	lent    bool    // seq is another's, who gets it back as it was
 	nLogits int     // rows of logits wanted: of the last tokens of feed
 	row     int     // first of them after a step
 	stopped bool    // no more steps in this round
@@ -104,7 +105,11 @@ func (r *runner) step(lanes []*lane) (tensor.F32, error) {
 			if l.parents != nil {
 				continue
 			}
-			l.seq.Commit(n)
+			if l.lent {
+				l.seq.Extend(n)
+			} else {
+				l.seq.Commit(n)
+			}
 			l.fed = append(l.fed, l.feed[:n]...)
 			l.feed = append(l.feed[:0], l.feed[n:]...)
 		}

@@ -76,12 +76,9 @@ func letters(t testing.TB, shift, every int32) *drafter.Translation {
 	return tr
 }
 
-// TestEveryDrafterIsLossless runs greedy requests with penalties and bias, and reproducible sampled ones, with every
-// method that is registered, at 1 to 16 guesses, alone and together.
-func TestEveryDrafterIsLossless(t *testing.T) {
+// losslessRequests are greedy requests with penalties and bias, and reproducible sampled ones, and what plain decoding answers.
+func losslessRequests(t *testing.T) (rs []Request, want [][]int32) {
 	plain := openTiny(t, Options{Context: 160})
-	var rs []Request
-	var want [][]int32
 	for n := range 8 {
 		r := request(n, 3+9*n, 30)
 		if n%4 != 3 {
@@ -95,8 +92,19 @@ func TestEveryDrafterIsLossless(t *testing.T) {
 		ids, _ := answer(t, plain, r)
 		rs, want = append(rs, r), append(want, ids)
 	}
-	names := append(drafter.Names(), "suffix+draft", "lookahead+ngram+random", shortlisted)
-	for _, name := range names {
+	return rs, want
+}
+
+// drafterNames are the methods, a shortlist and some unions.
+func drafterNames() []string {
+	return append(drafter.Names(), "suffix+draft", "lookahead+ngram+random", "layerskip+suffix", shortlisted)
+}
+
+// TestEveryDrafterIsLossless runs greedy requests and reproducible sampled ones with every method that is registered, at 1
+// to 16 guesses, alone and together.
+func TestEveryDrafterIsLossless(t *testing.T) {
+	rs, want := losslessRequests(t)
+	for _, name := range drafterNames() {
 		t.Run(name, func(t *testing.T) {
 			for _, o := range []Options{
 				{Spec: SpecOptions{NMax: 24, Fixed: 24, Branch: 3}}, {Spec: SpecOptions{NMax: 9, Fixed: 9, Branch: 8, PMin: 0.01}, Threads: 1},
@@ -112,6 +120,35 @@ func TestEveryDrafterIsLossless(t *testing.T) {
 				checkSpeculation(t, o, rs, want, false)
 			}
 		})
+	}
+}
+
+// TestEveryDrafterIsLosslessOnOneSequence does so with a contiguous cache, in which the requests follow one another.
+func TestEveryDrafterIsLosslessOnOneSequence(t *testing.T) {
+	rs, want := losslessRequests(t)
+	for _, name := range append(drafterNames(), "layerskip+draft+hierarchical") {
+		t.Run(name, func(t *testing.T) {
+			for _, spec := range []SpecOptions{{NMax: 24, Fixed: 24, Branch: 3}, {NMax: 5, Fixed: 5}, {}} {
+				spec.Open = withDrafter(t, name, nil)
+				checkSpeculation(t, Options{Context: 160, Contiguous: true, Threads: 1, Spec: spec}, append(rs, rs[2]), append(want, want[2]), false)
+			}
+		})
+	}
+}
+
+// TestLayerSkipSharesOneSequence drafts in a contiguous cache with windows, whose layers are rings, and keeps it consistent.
+func TestLayerSkipSharesOneSequence(t *testing.T) {
+	plain := openArch(t, "gemma3-text", Options{Context: 256})
+	e := openArch(t, "gemma3-text", Options{Context: 256, Contiguous: true, Spec: SpecOptions{Fixed: 16, Open: withDrafter(t, "layerskip", nil)}})
+	for n := range 4 {
+		r := request(n/2, 30+n%2, 200)
+		r.Sampling = sample.Greedy()
+		want, _ := answer(t, plain, r)
+		ticket := submit(t, e, r)
+		ids, _ := drain(t, ticket)
+		require.Equal(t, want, ids)
+		require.Greater(t, ticket.Stats().Spec.Accepted, 40)
+		require.NoError(t, e.do(e.cache.CheckIntegrity))
 	}
 }
 

@@ -135,6 +135,13 @@ func (s *Seq) Commit(n int) {
 	}
 }
 
+// Extend counts the first n appended rows as Commit does, but for the time being: no block is given back, so that Truncate
+// to the length from before leaves the sequence as it was. It is for guesses.
+func (s *Seq) Extend(n int) {
+	s.mustHold(n)
+	s.length += n
+}
+
 // leave gives the blocks of a pool before the given one back.
 func (s *Seq) leave(pool, first int) {
 	for t := &s.tables[pool]; t.first < first; t.first++ {

@@ -59,3 +59,29 @@ func TestTakeNeedsRoomOfItsOwn(t *testing.T) {
 	require.Panics(t, func() { branch.Take(stem.seq, -1) })
 	require.Panics(t, func() { branch.Take(filled(t, small(t, Config{Blocks: 10}), tokens(0, 20)).seq, 0) }, "another cache")
 }
+
+// TestExtendLeavesNoTrace lengthens a sequence for guesses and cuts it again, with windows that its guesses have left.
+func TestExtendLeavesNoTrace(t *testing.T) {
+	for _, contiguous := range []bool{false, true} {
+		for _, n := range []int{1, 16, 40, 200} {
+			c := small(t, Config{Blocks: 40, Windows: []int{0, 20}, WindowBlocks: 20, Contiguous: contiguous})
+			m := filled(t, c, tokens(0, n))
+			free, first := c.pools[1].available(), m.seq.tables[1].first
+			ids, width := tokens(0, n+60), c.cfg.KVHeads*c.cfg.HeadDim*c.cfg.Layers
+			var extra []row
+			for i := range 60 {
+				extra = append(extra, rowOf(ids[:n+i+1], width))
+			}
+			require.NoError(t, m.seq.Reserve(60))
+			m.append(extra)
+			m.seq.Extend(60)
+			require.Equal(t, n+60, m.seq.Len())
+			require.NoError(t, c.CheckIntegrity())
+			require.Panics(t, func() { m.seq.Extend(100) }, "not reserved")
+			require.Equal(t, n, m.seq.Truncate(n))
+			require.NoError(t, c.CheckIntegrity())
+			require.Equal(t, []int{free, first}, []int{c.pools[1].available(), m.seq.tables[1].first})
+			m.check(t, nil)
+		}
+	}
+}

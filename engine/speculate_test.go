@@ -170,3 +170,37 @@ func TestGuessesStopAtStops(t *testing.T) {
 		require.Equal(t, FinishStop, why)
 	}
 }
+
+// TestTheLongestPathIsAccepted proposes the right tokens below the second of two equal siblings, once also with a right
+// token that goes on from the first.
+func TestTheLongestPathIsAccepted(t *testing.T) {
+	plain := openTiny(t, Options{Context: 160})
+	for _, reproducible := range []bool{false, true} {
+		r := request(4, 6, 41)
+		if r.Reproducible = reproducible; !reproducible {
+			r.Sampling = sample.Greedy()
+		}
+		full, _ := answer(t, plain, r)
+		all := append(append([]int32{}, r.Prompt...), full...)
+		d := &scripted{guess: func(_ *scripted, r *drafter.Round) {
+			next := all[len(r.IDs):]
+			if len(next) < 4 || r.Budget.Nodes < 5 {
+				return
+			}
+			first := r.Tree.Add(next[0], -1, nil)
+			second := r.Tree.Add(next[0], -1, nil)
+			second = r.Tree.Add(next[1], second, nil)
+			if len(r.IDs)%8 < 4 {
+				r.Tree.Add(next[1], first, nil)
+			}
+			r.Tree.Add(next[2], second, nil)
+		}}
+		e := openTiny(t, Options{Context: 160, Spec: SpecOptions{Fixed: 16, Drafter: d}})
+		ticket := submit(t, e, r)
+		ids, _ := drain(t, ticket)
+		require.Equal(t, full, ids)
+		s := ticket.Stats().Spec
+		require.Greater(t, s.Rounds, 6)
+		require.Equal(t, 3*s.Rounds, s.Accepted)
+	}
+}

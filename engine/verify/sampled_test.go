@@ -373,3 +373,42 @@ func TestMatchSkipsGuests(t *testing.T) {
 	require.Equal(t, int32(2), Match(&tree, 1, 6))
 	require.Equal(t, int32(-1), Match(&tree, -1, 6))
 }
+
+// TestMatchFindsTheLongestPath walks trees of few tokens, guests among them, along all texts: the nodes stand for the longest
+// beginning of the text that some path of the tree has.
+func TestMatchFindsTheLongestPath(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var tree drafter.Tree
+		for i := range rapid.IntRange(0, 24).Draw(t, "nodes") {
+			id, parent := rapid.Int32Range(0, 2).Draw(t, "id"), rapid.Int32Range(-1, int32(i)-1).Draw(t, "parent")
+			if tree.Add(id, parent, nil); rapid.IntRange(0, 5).Draw(t, "guest") == 0 {
+				tree.Guest[i] = true
+			}
+		}
+		text := rapid.SliceOfN(rapid.Int32Range(0, 2), 6, 6).Draw(t, "text")
+		longest := 0
+		for i := range tree.IDs {
+			n, ok := tree.Depth(int32(i)), true
+			for at, k := n-1, int32(i); k >= 0; at, k = at-1, tree.Parents[k] {
+				ok = ok && at < len(text) && tree.IDs[k] == text[at] && !tree.Guest[k]
+			}
+			if ok {
+				longest = max(longest, n)
+			}
+		}
+		n, node := 0, int32(-1)
+		for _, id := range text {
+			next := Match(&tree, node, id)
+			if next < 0 {
+				break
+			}
+			require.Greater(t, next, node)
+			require.Equal(t, id, tree.IDs[next])
+			if n++; tree.Depth(next) != n {
+				t.Fatalf("node %d is on level %d, want %d", next, tree.Depth(next), n)
+			}
+			node = next
+		}
+		require.Equal(t, longest, n)
+	})
+}

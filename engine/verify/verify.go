@@ -144,13 +144,26 @@ func Lenient(p *sample.Dist, t *drafter.Tree, node int32, lenience float64) (id,
 	return id, child
 }
 
-// Match returns the first child of node that carries id, -1 when there is none: the rule for greedy answers, and for
-// sampled ones whose tokens must not depend on the guesses.
+// Match returns the first guess of id after node, -1 when there is none: the rule for greedy answers, and for sampled ones
+// whose tokens must not depend on the guesses. Where several nodes stand for the same tokens, their keys and values are the
+// same bits, and the guesses after any of them count: the path that comes of it is the longest one in the tree, though its
+// nodes need not be each other's parents.
 func Match(t *drafter.Tree, node, id int32) int32 {
 	for i := node + 1; int(i) < t.Len(); i++ {
-		if t.Parents[i] == node && t.IDs[i] == id && !t.Guest[i] {
+		if t.IDs[i] == id && !t.Guest[i] && twins(t, t.Parents[i], node) {
 			return i
 		}
 	}
 	return -1
+}
+
+// twins reports whether two nodes stand for the same tokens; -1 is the last committed token.
+func twins(t *drafter.Tree, a, b int32) bool {
+	for a != b {
+		if a < 0 || b < 0 || t.IDs[a] != t.IDs[b] || t.Guest[a] != t.Guest[b] {
+			return false
+		}
+		a, b = t.Parents[a], t.Parents[b]
+	}
+	return true
 }

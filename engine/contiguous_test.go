@@ -21,6 +21,9 @@ func logitBits(t *testing.T, arch string, o Options) (*Engine, *[][]uint32) {
 	var rows [][]uint32
 	e.forward = func(b *model.Batch) (tensor.F32, error) {
 		logits, err := e.model.Forward(b)
+		if !slices.ContainsFunc(e.active, func(r *run) bool { return r.seq == b.Spans[0].Seq }) {
+			return logits, err // a calibration's, which come when there is time for them
+		}
 		for i := range b.Logits {
 			row := make([]uint32, logits.Cols)
 			for j, x := range logits.Row(i) {

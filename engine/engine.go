@@ -255,7 +255,8 @@ func (e *Engine) Submit(ctx context.Context, req Request) (*Ticket, error) {
 
 // SubmitChoices queues n answers to one prompt, which is computed once. Choice i samples with
 // sample.ChoiceSeed(req.Sampling.Seed, i), so choice 0 is what Submit would give; each, when not nil, may change choice
-// i's request, all but its prompt and priority: choices must not share a Stopper.
+// i's request, all but its prompt and priority: choices must not share a Stopper. Choices after the first get forks of
+// req.Matcher.
 func (e *Engine) SubmitChoices(ctx context.Context, req Request, n int, each func(i int, choice *Request)) ([]*Ticket, error) {
 	if n < 1 || n > MaxChoices {
 		return nil, fmt.Errorf("n: %d choices, want 1 to %d", n, MaxChoices)
@@ -267,6 +268,9 @@ func (e *Engine) SubmitChoices(ctx context.Context, req Request, n int, each fun
 	for i := range n {
 		choice := req
 		choice.Sampling.Seed = sample.ChoiceSeed(req.Sampling.Seed, i)
+		if i > 0 && req.Matcher != nil {
+			choice.Matcher = req.Matcher.Fork()
+		}
 		if each != nil {
 			each(i, &choice)
 		}

@@ -22,14 +22,14 @@ func (e *Engine) postprocess(p *plan, logits tensor.F32) {
 		}
 		r.seq.Commit(it.nTokens)
 		e.publish(r)
-		switch {
-		case it.logitsRow >= 0:
-			for _, o := range e.fork(r) {
-				e.emit(o, logits.Row(it.logitsRow))
-			}
-		case r.MaxTokens == 0 && len(r.pending()) == 0:
-			for _, o := range e.fork(r) {
+		if it.logitsRow < 0 && len(r.pending()) > 0 {
+			continue
+		}
+		for _, o := range e.fork(r) {
+			if o.MaxTokens == 0 {
 				e.finish(o, FinishLength, nil)
+			} else {
+				e.emit(o, logits.Row(it.logitsRow))
 			}
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"quickdraft/drafter"
@@ -135,6 +136,11 @@ type run struct {
 
 // pending returns the tokens that the target has not seen yet: a prompt's rest, or the one token sampled last.
 func (r *run) pending() []int32 { return r.ids[r.seq.Len():] }
+
+// answers reports whether r or a choice that waits for its prompt needs logits.
+func (r *run) answers() bool {
+	return r.MaxTokens > 0 || slices.ContainsFunc(r.others, (*run).answers)
+}
 
 // emitted returns how many tokens of the answer exist.
 func (r *run) emitted() int { return len(r.ids) - len(r.Prompt) }

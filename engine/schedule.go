@@ -221,7 +221,7 @@ func (e *Engine) add(p *plan, r *run, n int) {
 	it := item{r: r, nTokens: n, logitsRow: -1}
 	p.batch.Spans = append(p.batch.Spans, model.Span{Seq: r.seq, N: n, Prompt: len(r.Prompt)})
 	p.batch.Tokens = append(p.batch.Tokens, pending[:n]...)
-	if n == len(pending) && r.MaxTokens > 0 {
+	if n == len(pending) && r.answers() {
 		it.logitsRow = len(p.batch.Logits)
 		p.batch.Logits = append(p.batch.Logits, int32(len(p.batch.Tokens)-1))
 	}

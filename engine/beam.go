@@ -56,7 +56,8 @@ type search struct {
 // Beams returns the best answers that a beam search finds, best first, at most o.Beams. It maximises the probability that
 // the penalties, biases and matcher of req leave; temperature and truncation play no part. A token of req.EOG ends a
 // hypothesis, and the search ends when no growing one can become better than the ended ones. Other requests run in between
-// its passes. With a drafter the search is guessed ahead, which changes neither answers nor scores (see beamSpec).
+// its passes. A search waits in the queue until the KV blocks are free that it may come to need; one that needs more than the
+// cache has is refused. With a drafter the search is guessed ahead, which changes neither answers nor scores (see beamSpec).
 func (e *Engine) Beams(ctx context.Context, req Request, o BeamOptions) ([]Beam, error) {
 	switch {
 	case o.Beams < 1 || o.Beams > min(MaxBeams, e.opts.Chunk):
@@ -81,13 +82,15 @@ func (e *Engine) Beams(ctx context.Context, req Request, o BeamOptions) ([]Beam,
 		return nil, err
 	}
 	s := &search{e: e, r: r, o: o}
-	if err := e.do(s.begin); err != nil {
+	if err := s.queue(); err != nil {
+		return nil, err
+	}
+	if err := s.patiently(ctx, s.enterPool); err != nil {
+		s.unqueue()
 		return nil, err
 	}
 	for more := true; more && err == nil; {
-		if err = context.Cause(ctx); err == nil {
-			err = e.do(func() (err error) { more, err = s.step(); return err })
-		}
+		err = s.patiently(ctx, func() (err error) { more, err = s.step(); return err })
 	}
 	if closed := e.do(s.end); err == nil {
 		err = closed
@@ -113,6 +116,7 @@ func (s *search) begin() error {
 // end frees what is left.
 func (s *search) end() error {
 	s.e.nSearches--
+	s.e.searches.claimed -= s.worst()
 	freeAll(s.live)
 	s.live = nil
 	s.endGuesses()
@@ -136,7 +140,7 @@ func freeAll(all []*hypothesis) {
 func (s *search) step() (more bool, err error) {
 	chunk := min(s.e.passes.chunkBeside(), s.e.opts.Chunk)
 	for _, h := range s.live {
-		if err := s.e.takeRoom(h.seq, min(len(h.pending()), chunk)); err != nil {
+		if err := s.takeRoom(h.seq, min(len(h.pending()), chunk)); err != nil {
 			return false, err
 		}
 	}

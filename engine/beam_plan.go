@@ -1,11 +1,9 @@
 package engine
 
 import (
-	"slices"
 	"time"
 
 	"quickdraft/drafter"
-	"quickdraft/kvcache"
 )
 
 // beamPlans has a controller for every number of beams. To it, a level of a search is what a token is to a request: T(n) is
@@ -103,16 +101,5 @@ func (s *search) count() {
 			t.Accepted += n
 			t.PerDepth[d] += n
 		}
-	}
-}
-
-// takeRoom reserves for a search, which sends running requests back to the queue when blocks run out.
-func (e *Engine) takeRoom(seq *kvcache.Seq, n int) error {
-	for {
-		err := seq.Reserve(n)
-		if err == nil || len(e.active) == 0 {
-			return err
-		}
-		e.preempt(slices.MaxFunc(e.active, (*run).compare))
 	}
 }

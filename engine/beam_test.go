@@ -5,6 +5,7 @@ import (
 	"context"
 	"math"
 	"slices"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -133,5 +134,54 @@ func TestBeamsBesideRequestsAndRefusals(t *testing.T) {
 	require.ErrorContains(t, err, "max_tokens")
 	r = request(1, 100, 28)
 	_, err = e.Beams(context.Background(), r, beams(32, 1))
-	require.ErrorContains(t, err, "are free", "32 answers of 28 tokens do not fit 12 blocks")
+	require.ErrorContains(t, err, "need 70 blocks of 16 tokens, the cache has 12")
+}
+
+// TestSearchesWaitForTheirTurn runs four searches at once in a cache for one and a half: each finds what it finds alone. One
+// that is too big is refused at once, one whose caller leaves meanwhile is gone, and beyond the queue's limit none waits.
+func TestSearchesWaitForTheirTurn(t *testing.T) {
+	const nSearches = 4
+	e := openWritten(t, Options{Context: 128, KVTokens: 288, Chunk: 16, QueueLimit: nSearches + 1}, nil) // 18 blocks, 12 a search
+	find := func(ctx context.Context, n int) ([]Beam, error) { return e.Beams(ctx, request(n, 72, 40), beams(3, 1)) }
+	var want [nSearches][]Beam
+	for n := range want {
+		var err error
+		want[n], err = find(t.Context(), n)
+		require.NoError(t, err)
+	}
+	plain, _ := answer(t, e, request(8, 60, 40))
+	_, err := e.Beams(t.Context(), request(0, 72, 56), beams(8, 1))
+	require.ErrorContains(t, err, "need 36 blocks of 16 tokens, the cache has 18")
+
+	open := gate(t, e)
+	first := submit(t, e, request(8, 60, 40))
+	until(t, "the request runs", func() bool { return waiting(e) == 0 })
+	var got [nSearches][]Beam
+	var errs [nSearches]error
+	var all sync.WaitGroup
+	for n := range got {
+		all.Go(func() { got[n], errs[n] = find(t.Context(), n) })
+	}
+	searching := func(n int) func() bool {
+		return func() bool { e.mu.Lock(); defer e.mu.Unlock(); return len(e.searches.waiting) == n }
+	}
+	until(t, "they wait", searching(nSearches))
+	ctx, leave := context.WithCancelCause(t.Context())
+	gone := make(chan error, 1)
+	go func() { _, err := find(ctx, 9); gone <- err }()
+	until(t, "another one waits", searching(nSearches+1))
+	_, err = find(t.Context(), 9)
+	require.ErrorIs(t, err, ErrQueueFull)
+	leave(errGone)
+	open()
+	require.ErrorIs(t, <-gone, errGone)
+	ids, _ := drain(t, first)
+	require.Equal(t, plain, ids)
+	all.Wait()
+	for n := range got {
+		require.NoError(t, errs[n])
+		require.Equal(t, want[n], got[n], "search %d", n)
+	}
+	require.NoError(t, e.Close())
+	require.Equal(t, e.idleBlocks, e.cache.FreeBlocks())
 }

@@ -122,7 +122,7 @@ func (e *Engine) calibrate() {
 		k.end()
 		return
 	}
-	price := 2 * c.PassSeconds(min(drafter.CalibrationWidths[k.next], 8)) // what is not measured is taken to be dear
+	price := float64(2 * c.PassSeconds(min(drafter.CalibrationWidths[k.next], 8))) // what is not measured is taken to be dear
 	if k.spent.Seconds()+price > calibrationShare*k.decoding.Seconds() {
 		return
 	}

@@ -66,6 +66,7 @@ type Engine struct {
 
 	active    []*run // admitted, touched by the loop only
 	nSearches int    // beam searches that may hold blocks
+	searches  searches
 	walked    []*run // what running returned
 	decoding  []*run // of the current pass
 	forks     []*run // of the current item
@@ -290,8 +291,8 @@ func (e *Engine) SubmitChoices(ctx context.Context, req Request, n int, each fun
 	if e.closed {
 		return nil, ErrClosed
 	}
-	if len(e.queue) >= e.opts.QueueLimit {
-		return nil, fmt.Errorf("%w: %d requests wait, the limit", ErrQueueFull, len(e.queue))
+	if n := len(e.queue) + len(e.searches.waiting); n >= e.opts.QueueLimit {
+		return nil, fmt.Errorf("%w: %d requests wait, the limit", ErrQueueFull, n)
 	}
 	for _, r := range runs {
 		r.order = e.order

@@ -98,7 +98,7 @@ func (e *Engine) admit() {
 	defer e.mu.Unlock()
 	for len(e.active) < e.opts.MaxRunning {
 		at := slices.IndexFunc(e.queue, func(r *run) bool { return !r.paused() })
-		if at < 0 || !e.start(e.queue[at]) {
+		if at < 0 || !e.besideSearches(e.queue[at]) || !e.start(e.queue[at]) {
 			return
 		}
 		e.queue = slices.Delete(e.queue, at, at+1)

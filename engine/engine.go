@@ -6,7 +6,9 @@
 package engine
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -21,12 +23,12 @@ import (
 
 // Options configure an engine. Zero values mean the defaults named here.
 type Options struct {
-	Context    int // tokens a request may hold, prompt and answer; default the model's, at most 4096 unless set
-	Threads    int // default machine.Threads()
-	KVTokens   int // tokens the KV cache holds over all requests; default Context
-	MaxRunning int // requests in flight; default 16
+	Context    int // tokens a request may hold, prompt and answer; default the model's, at most 4096 and KVTokens unless set
+	Threads    int // default machine.Threads(), at most MaxThreads()
+	KVTokens   int // tokens the KV cache holds over all requests, at least Context; default Context
+	MaxRunning int // requests in flight; default 16, at most MaxRunning
 	QueueLimit int // requests waiting beside them; default 1024
-	Chunk      int // most tokens in one pass; default 512
+	Chunk      int // most tokens in one pass; default 512, at most MaxChunk
 	// StallTarget is how long a pass may take that carries tokens of prompts beside running answers, which wait for it:
 	// prompts get as many tokens of it as recent passes say. Default 200 ms. Without running answers passes are full.
 	StallTarget time.Duration
@@ -44,6 +46,19 @@ type Options struct {
 	TilesDir   string                  // folder that keeps repacked weights for the next start; "" keeps none
 	Note       func(line string)       // told in one line when TilesDir cannot be used; may be nil
 }
+
+// MaxChunk and MaxRunning are the largest values of Options.Chunk and Options.MaxRunning.
+const (
+	MaxChunk   = 1 << 16
+	MaxRunning = 1 << 16
+)
+
+// maxLength bounds what is counted in tokens or waiting requests, so that sizes made of it do not overflow.
+const maxLength = 1 << 31
+
+// MaxThreads is how many workers an engine has at most: four for each CPU that this process may use, and always 64. Each one
+// beyond the CPUs makes all wait for the scheduler.
+func MaxThreads() int { return max(4*machine.CPUs(), 64) }
 
 // Engine owns a model, its KV cache and the goroutine that steps them. Safe for concurrent use.
 type Engine struct {
@@ -69,6 +84,8 @@ type Engine struct {
 	searches  searches
 	walked    []*run // what running returned
 	decoding  []*run // of the current pass
+	starved   bool   // the last pass had no room for a prompt
+	turns     uint64 // tokens of decoding requests that passes carried
 	forks     []*run // of the current item
 	rounds    []drafter.Round
 	plan      plan
@@ -126,12 +143,17 @@ func (o *Options) fill() error {
 		name  string
 		value *int
 		def   int
+		most  int
 	}{
-		{"threads", &o.Threads, machine.Threads()}, {"running requests", &o.MaxRunning, 16},
-		{"queue limit", &o.QueueLimit, 1024}, {"chunk", &o.Chunk, 512}, {"context", &o.Context, 0}, {"kv tokens", &o.KVTokens, 0},
+		{"threads", &o.Threads, machine.Threads(), MaxThreads()}, {"running requests", &o.MaxRunning, 16, MaxRunning},
+		{"queue limit", &o.QueueLimit, 1024, maxLength}, {"chunk", &o.Chunk, 512, MaxChunk}, {"context", &o.Context, 0, maxLength},
+		{"kv tokens", &o.KVTokens, 0, maxLength},
 	} {
 		if *f.value < 0 {
 			return fmt.Errorf("%s: %d is negative", f.name, *f.value)
+		}
+		if *f.value > f.most {
+			return fmt.Errorf("%s: %d, want at most %d (0: the default)", f.name, *f.value, f.most)
 		}
 		if *f.value == 0 {
 			*f.value = f.def
@@ -153,11 +175,17 @@ func (e *Engine) size() error {
 	e.contextLen = e.opts.Context
 	if e.contextLen == 0 {
 		e.contextLen = min(trained, 4096)
+		if n := e.opts.KVTokens; n > 0 {
+			e.contextLen = min(e.contextLen, n)
+		}
 	}
 	if trained > 0 && e.contextLen > trained {
 		return &ContextError{e.contextLen, trained}
 	}
-	tokens := max(e.opts.KVTokens, e.contextLen)
+	tokens := cmp.Or(e.opts.KVTokens, e.contextLen)
+	if tokens < e.contextLen {
+		return fmt.Errorf("kv tokens: %d are less than a context of %d", tokens, e.contextLen)
+	}
 	cfg, err := e.cacheConfig(blocksFor(tokens))
 	if err != nil {
 		return err
@@ -222,7 +250,7 @@ func (e *Engine) StallTarget() time.Duration { return e.opts.StallTarget }
 // Threads returns how many workers share a pass.
 func (e *Engine) Threads() int { return e.opts.Threads }
 
-// Close ends every request with ErrClosed and frees the model.
+// Close ends every request with ErrClosed and frees everything, also when the drafter or the model reports an error.
 func (e *Engine) Close() error {
 	e.mu.Lock()
 	if e.closed {
@@ -233,15 +261,14 @@ func (e *Engine) Close() error {
 	e.wake.Broadcast()
 	e.mu.Unlock()
 	<-e.done
+	var err error
 	if d := e.opts.Spec.Drafter; d != nil {
-		if err := d.Close(); err != nil {
-			return err
-		}
+		err = d.Close()
 	}
 	e.control.calibration.end()
 	e.cache.Close()
 	e.pool.Close()
-	return e.model.Close()
+	return errors.Join(err, e.model.Close())
 }
 
 // Submit queues a request and returns at once. When ctx ends, the request ends within one pass. Tokens have to be read: an

@@ -127,6 +127,7 @@ type run struct {
 	spec    speculation
 	out     chan Token
 	order   uint64 // arrival number
+	turn    uint64 // Engine.turns when the last pass carried its next token
 	limit   int    // len(ids) at which the answer is full
 	stats   Stats  // guarded by Engine.mu
 	arrived time.Time

@@ -1,8 +1,10 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"sort"
 	"time"
@@ -163,14 +165,21 @@ func (e *Engine) schedule() *plan {
 			e.decoding = append(e.decoding, r)
 		}
 	}
+	rotate(e.decoding)
 	e.propose(e.decoding)
+	room := e.opts.Chunk
+	if e.starved { // a quarter is for prompts, which the last pass left out; of passes of one token, every other one
+		room -= max(1, room/4)
+	}
 	for _, r := range e.decoding {
-		if len(p.batch.Tokens) == e.opts.Chunk {
+		if len(p.batch.Tokens) >= room {
 			break
 		}
 		if r.seq == nil || !e.reserve(r, 1) {
 			continue
 		}
+		e.turns++
+		r.turn = e.turns
 		if e.fit(p, r); r.spec.tree.Len() > 0 {
 			e.addTree(p, r)
 		} else {
@@ -179,6 +188,7 @@ func (e *Engine) schedule() *plan {
 	}
 	e.passes.decoding = len(p.batch.Tokens)
 	budget := min(e.opts.Chunk-len(p.batch.Tokens), e.passes.chunkBeside())
+	e.starved = budget <= 0 && e.promptsWait()
 	for _, r := range e.running() {
 		if budget <= 0 {
 			break
@@ -192,6 +202,22 @@ func (e *Engine) schedule() *plan {
 		}
 	}
 	return p
+}
+
+// rotate puts those first, among requests of one priority, whose last turn is longest ago: a pass may have no room for all.
+func rotate(decoding []*run) {
+	slices.SortStableFunc(decoding, func(a, b *run) int {
+		return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.turn, b.turn))
+	})
+}
+
+// promptsWait reports whether a prompt is to be computed that is as urgent as the least urgent decoding request.
+func (e *Engine) promptsWait() bool {
+	least := math.MaxInt
+	for _, r := range e.decoding {
+		least = min(least, r.Priority)
+	}
+	return slices.ContainsFunc(e.active, func(r *run) bool { return len(r.pending()) > 1 && r.Priority >= least })
 }
 
 // running copies the admitted requests, which may be dropped while the copy is walked through. It is valid until the next call.

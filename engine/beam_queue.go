@@ -20,10 +20,11 @@ type searches struct {
 // errLater says that a search has to wait for blocks.
 var errLater = errors.New("blocks are in use")
 
-// worst is how many blocks the search can come to hold: what lies whole in the prompt is shared, the rest is of each hypothesis.
+// worst is how many blocks the search can come to hold: what lies whole in the prompt is shared, the rest is of each hypothesis,
+// whose last token needs no place.
 func (s *search) worst() int {
 	shared := len(s.r.Prompt) / kvcache.BlockTokens
-	return shared + s.o.Beams*(blocksFor(s.r.limit)-shared)
+	return shared + s.o.Beams*(blocksFor(s.r.limit-1)-shared)
 }
 
 // queue lets the search wait for its turn, unless it never comes or too many wait.

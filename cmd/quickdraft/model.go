@@ -15,6 +15,7 @@ import (
 
 	"quickdraft/engine"
 	"quickdraft/hub"
+	"quickdraft/kvcache"
 	"quickdraft/machine"
 	"quickdraft/sample"
 	"quickdraft/text"
@@ -174,7 +175,8 @@ func (f *modelFlags) engineOptions() engine.Options {
 	o := engine.Options{Context: f.context, Threads: f.threads, F32: f.weights == "f32", CacheTypeK: f.cacheK, CacheTypeV: f.cacheV}
 	o.Contiguous = f.layout == "contiguous"
 	if f.kvFactor > 1 {
-		o.KVTokens = f.kvFactor * cmp.Or(f.context, 4096) // what contexts are at most by default
+		whole := (cmp.Or(f.context, 4096) + kvcache.BlockTokens - 1) / kvcache.BlockTokens // contexts have at most 4096 by default
+		o.KVTokens = f.kvFactor * whole * kvcache.BlockTokens
 	}
 	if o.Threads == 0 {
 		o.Threads = machine.Threads()

@@ -8,10 +8,10 @@ type Costs struct {
 	weight   []float64 // (limit) observations behind raw, at most fullWeight
 	clean    []float64 // (limit) what At reads; rebuilt when stale
 	// steps, where nothing but count 1 was measured: how much of its value each further count is taken to cost.
-	steps func(count int) float64
-	stale    bool
-	known    int // counts measured
-	blocks   []costBlock
+	steps  func(count int) float64
+	stale  bool
+	known  int // counts measured
+	blocks []costBlock
 }
 
 // costBlock is a run of measured counts that share one value.

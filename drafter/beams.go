@@ -1,6 +1,8 @@
 package drafter
 
 import (
+	"fmt"
+
 	"quickdraft/kvcache"
 	"quickdraft/sample"
 )
@@ -49,11 +51,20 @@ func NewBeamSession(d Drafter) (BeamSession, error) {
 			return s, nil
 		}
 	}
-	first, err := d.NewSession()
+	first, err := newSession(d)
 	if err != nil {
 		return nil, err
 	}
 	return &stemSessions{d: d, sessions: []Session{first}}, nil
+}
+
+// newSession starts a request; none without an error is one.
+func newSession(d Drafter) (Session, error) {
+	s, err := d.NewSession()
+	if err == nil && s == nil {
+		err = fmt.Errorf("drafter: %s has no session", d.Name())
+	}
+	return s, err
 }
 
 func (d *Union) newBeams() BeamSession {
@@ -87,7 +98,7 @@ func (s *stemSessions) Committed(ids []int32) {
 // Propose gives every stem its share of the nodes.
 func (s *stemSessions) Propose(r *BeamRound) error {
 	for len(s.sessions) < len(r.Stems) {
-		another, err := s.d.NewSession()
+		another, err := newSession(s.d)
 		if err != nil {
 			return err
 		}
@@ -115,9 +126,9 @@ func (s *stemSessions) Observed(i int, t *Tree, argmax func(node int32) int32) {
 	}
 }
 
-// Close closes all sessions.
+// Close closes all sessions, also when one panics.
 func (s *stemSessions) Close() {
 	for _, each := range s.sessions {
-		each.Close()
+		defer each.Close()
 	}
 }

@@ -22,6 +22,40 @@ func (t *Tree) Reset() {
 	t.Cut(0)
 }
 
+// Repair cuts a tree that a drafter filled to at most nodes nodes and makes it one that can be walked through: it ends before
+// the first node without a parent that comes earlier, missing distributions, marks and beliefs are added as if nothing had
+// been said, a distribution that has not one probability for each token counts as none, and beliefs become numbers from 0
+// to 1, those that are none 0. Tokens stay as they are, and nothing depends on them.
+func (t *Tree) Repair(nodes int) {
+	n := max(0, min(nodes, len(t.IDs), len(t.Parents)))
+	for i, parent := range t.Parents[:n] {
+		if parent < -1 || int(parent) >= i {
+			n = i
+			break
+		}
+	}
+	t.Cut(n)
+	for len(t.Q) < n {
+		t.Q = append(t.Q, nil)
+	}
+	for len(t.Guest) < n {
+		t.Guest = append(t.Guest, false)
+	}
+	for len(t.Belief) < n {
+		t.Belief = append(t.Belief, 0)
+	}
+	for i, q := range t.Q {
+		if q != nil && len(q.IDs) != len(q.P) {
+			t.Q[i] = nil
+		}
+		if p := t.Belief[i]; !(p > 0) {
+			t.Belief[i] = 0
+		} else if p > 1 {
+			t.Belief[i] = 1
+		}
+	}
+}
+
 // Len returns the number of nodes.
 func (t *Tree) Len() int { return len(t.IDs) }
 
@@ -69,9 +103,8 @@ func (t *Tree) Drawn() bool {
 
 // Cut keeps the first n nodes and drops the rest, whose parents may be among those kept but never the other way round.
 func (t *Tree) Cut(n int) {
-	if n < t.Len() {
-		t.IDs, t.Parents, t.Q, t.Guest, t.Belief = t.IDs[:n], t.Parents[:n], t.Q[:n], t.Guest[:n], t.Belief[:n]
-	}
+	t.IDs, t.Parents = t.IDs[:min(n, len(t.IDs))], t.Parents[:min(n, len(t.Parents))]
+	t.Q, t.Guest, t.Belief = t.Q[:min(n, len(t.Q))], t.Guest[:min(n, len(t.Guest))], t.Belief[:min(n, len(t.Belief))]
 }
 
 // Budget limits one round's tree.
@@ -101,8 +134,8 @@ func (b *Budget) trust(p float64, drawn bool) float64 {
 // Round is one request's turn to be drafted for.
 type Round struct {
 	Session Session
-	// IDs are (nTokens) the prompt and everything committed; the last one is not in the target's cache yet. A drafter
-	// inside another also finds tokens at the end that its session was not told and may never be.
+	// IDs are (nTokens) the prompt and everything committed, a copy for drafters; the last one is not in the target's cache
+	// yet. A drafter inside another also finds tokens at the end that its session was not told and may never be.
 	IDs     []int32
 	Seq     *kvcache.Seq    // the target's keys and values, after Propose as before it; nil where there are none to share
 	Budget  Budget          // what the tree may hold
@@ -118,10 +151,13 @@ type Round struct {
 // DraftSteps returns the steps that drafting took: passes of a model, or levels of the tree where there is no model.
 func (r *Round) DraftSteps() int {
 	if r.Steps > 0 {
-		return r.Steps
+		return min(r.Steps, maxSteps)
 	}
 	return r.Tree.Levels()
 }
+
+// maxSteps is what a round's steps count for at most.
+const maxSteps = 1 << 12
 
 // Matcher restricts the tokens of an answer to those that some language allows, a grammar's for one. It is at one place of
 // the answer and moves along with its tokens.
@@ -157,6 +193,12 @@ type Instant interface {
 }
 
 // Drafter makes guesses for many requests. The engine calls it from one goroutine.
+//
+// The engine trusts nothing that a drafter answers: trees are checked and repaired before they are used (see Tree.Repair), any
+// token may be guessed, and a panic in a call means no guesses for the requests of that call from then on. What a drafter is
+// given is another matter. It runs in the process, and Round's Seq, Sampler and Matcher are the request's own: drafters read
+// and fork them or leave them as they were, and one that does not changes the answer. Neither can the engine survive a panic in a goroutine that a
+// drafter started, or a call that does not return.
 type Drafter interface {
 	// Name is the method's name as --spec-type gives it.
 	Name() string

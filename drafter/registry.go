@@ -86,11 +86,14 @@ func New(name string, c Config) (Drafter, error) {
 	return NewUnion(drafters...), nil
 }
 
+// closeAll closes all drafters, also when one panics, and returns the first error.
 func closeAll(drafters []Drafter) (first error) {
-	for _, d := range drafters {
-		if err := d.Close(); err != nil && first == nil {
-			first = err
-		}
+	for i := len(drafters) - 1; i >= 0; i-- {
+		defer func() {
+			if err := drafters[i].Close(); err != nil && first == nil {
+				first = err
+			}
+		}()
 	}
-	return first
+	return nil
 }

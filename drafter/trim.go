@@ -18,7 +18,13 @@ func chance(drawn bool) int {
 	return 0
 }
 
-func beliefBin(p float64) int { return min(int(p*beliefBins), beliefBins-1) }
+// beliefBin is the bin of a belief, whatever number that is.
+func beliefBin(p float64) int {
+	if !(p > 0) {
+		return 0
+	}
+	return int(min(p*beliefBins, beliefBins-1))
+}
 
 // Estimate is the probability that a guess is accepted of which the drafter believes p.
 func (b *Beliefs) Estimate(p float64, drawn bool) float64 {

@@ -66,19 +66,22 @@ func (d *Union) Counts() (sum Counts) {
 // Close closes every part and returns the first error.
 func (d *Union) Close() error { return closeAll(d.drafters) }
 
-// NewSession opens a session of each part; when one fails, those before it are closed.
+// NewSession opens a session of each part; when one fails or panics, those before it are closed.
 func (d *Union) NewSession() (Session, error) {
-	s := &unionSession{parts: make([]unionPart, len(d.drafters))}
-	for i, part := range d.drafters {
-		session, err := part.NewSession()
+	s, complete := &unionSession{}, false
+	defer func() {
+		if !complete {
+			s.Close()
+		}
+	}()
+	for _, part := range d.drafters {
+		session, err := newSession(part)
 		if err != nil {
-			for _, p := range s.parts[:i] {
-				p.session.Close()
-			}
 			return nil, err
 		}
-		s.parts[i].session = session
+		s.parts = append(s.parts, unionPart{session: session})
 	}
+	complete = true
 	return s, nil
 }
 
@@ -92,10 +95,11 @@ func (d *Union) Preview(rounds []Round) {
 		d.gather(rounds, i, false)
 		err := p.Propose(d.rounds)
 		for k := range d.rounds {
-			s := rounds[d.of[k]].Session.(*unionSession)
-			if s.parts[i].previewed = true; err != nil {
-				s.parts[i].tree.Reset()
+			p := &rounds[d.of[k]].Session.(*unionSession).parts[i]
+			if p.tree.Repair(rounds[d.of[k]].Budget.Nodes); err != nil {
+				p.tree.Reset()
 			}
+			p.previewed = true
 		}
 	}
 }
@@ -148,11 +152,13 @@ func (d *Union) Propose(rounds []Round) error {
 		c := &d.costs[i]
 		c.Asked, c.Seconds = true, time.Since(began).Seconds()
 		for k := range d.rounds {
-			r := &d.rounds[k]
-			rounds[d.of[k]].Steps += r.Steps
-			if err != nil {
+			r, of := &d.rounds[k], &rounds[d.of[k]]
+			r.Tree = &of.Session.(*unionSession).parts[i].tree // the part may have put anything there
+			if r.Tree.Repair(of.Budget.Nodes); err != nil {
 				r.Tree.Reset()
 			}
+			r.Steps = min(max(r.Steps, 0), maxSteps)
+			of.Steps += r.Steps
 			c.Steps = max(c.Steps, r.DraftSteps())
 		}
 		if err != nil {
@@ -199,10 +205,10 @@ func (s *unionSession) Committed(ids []int32) {
 	}
 }
 
-// Close closes the sessions of all parts.
+// Close closes the sessions of all parts, also when one panics.
 func (s *unionSession) Close() {
 	for i := range s.parts {
-		s.parts[i].session.Close()
+		defer s.parts[i].session.Close()
 	}
 }
 

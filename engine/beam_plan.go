@@ -17,7 +17,7 @@ func (e *Engine) beamController(n int) *drafter.Controller {
 		return c
 	}
 	o := &e.opts.Spec
-	c := drafter.NewController(o.NMax, float64(o.Drafter.Bytes())/float64(max(1, e.model.WeightBytes())))
+	c := drafter.NewController(o.NMax, e.control.share)
 	k := &e.control
 	k.mu.Lock()
 	defer k.mu.Unlock()

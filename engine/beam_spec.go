@@ -2,6 +2,7 @@ package engine
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"quickdraft/drafter"
@@ -57,7 +58,9 @@ func (s *search) guess() {
 	if n == 0 || !s.open() {
 		return
 	}
-	s.tell()
+	if s.tell(); s.off {
+		return
+	}
 	o := &s.e.opts.Spec
 	width := beamWidth(s.o.Beams)
 	for len(s.trees) < len(s.live) {
@@ -65,7 +68,7 @@ func (s *search) guess() {
 	}
 	s.stems = s.stems[:0]
 	for i, h := range s.live {
-		s.stems = append(s.stems, drafter.Stem{IDs: h.ids, Score: h.sum, Seq: h.seq, Matcher: h.match, Tree: &s.trees[i]})
+		s.stems = append(s.stems, drafter.Stem{IDs: slices.Clone(h.ids), Score: h.sum, Seq: h.seq, Matcher: h.match, Tree: &s.trees[i]})
 	}
 	r := drafter.BeamRound{
 		Stems: s.stems, Beams: s.o.Beams, Width: width, Budget: drafter.Budget{Nodes: n * width, Depth: n, MinP: o.PMin},
@@ -75,10 +78,14 @@ func (s *search) guess() {
 		r.Ends = s.r.EOG
 	}
 	began := time.Now()
-	if err := s.session.Propose(&r); err != nil {
+	err, panicked := s.e.guarded(func() error { return s.session.Propose(&r) })
+	if err != nil {
 		s.fail()
 	}
 	s.drafted = time.Since(began)
+	if panicked {
+		s.quit()
+	}
 	s.trim(n)
 	s.asked = len(s.live[0].ids)
 }
@@ -86,14 +93,22 @@ func (s *search) guess() {
 // open makes the session; it reports whether there is one.
 func (s *search) open() bool {
 	if s.session == nil {
-		session, err := drafter.NewBeamSession(s.e.opts.Spec.Drafter)
+		err, _ := s.e.guarded(func() (err error) {
+			s.session, err = drafter.NewBeamSession(s.e.opts.Spec.Drafter)
+			return err
+		})
 		if err != nil {
-			s.off = true
+			s.session, s.off = nil, true
 			return false
 		}
-		s.session = session
 	}
 	return true
+}
+
+// quit has the search go on without guesses, because the drafter did not survive it.
+func (s *search) quit() {
+	s.off = true
+	s.endGuesses()
 }
 
 // tell reports what all hypotheses have in common and the session does not know.
@@ -110,7 +125,10 @@ func (s *search) tell() {
 		n = same
 	}
 	if n > s.told {
-		s.session.Committed(first[s.told:n])
+		if _, panicked := s.e.guarded(func() error { s.session.Committed(slices.Clone(first[s.told:n])); return nil }); panicked {
+			s.fail()
+			s.quit()
+		}
 		s.told = n
 	}
 }
@@ -132,9 +150,9 @@ func (s *search) trim(depth int) {
 	vocab := int32(s.e.model.Config().Vocab)
 	for i, h := range s.live {
 		t := &s.trees[i]
-		t.Cut(room)
+		t.Repair(room)
 		for n := range t.IDs {
-			if t.IDs[n] < 0 || t.IDs[n] >= vocab || t.Parents[n] < -1 || t.Parents[n] >= int32(n) || t.Depth(int32(n)) > depth {
+			if t.IDs[n] < 0 || t.IDs[n] >= vocab || t.Depth(int32(n)) > depth {
 				t.Cut(n)
 				break
 			}
@@ -185,7 +203,7 @@ func (s *search) replay(logits tensor.F32) (more bool, err error) {
 		s.live[i] = &hypothesis{ids: h.ids, sum: h.sum, seq: h.seq.Fork(), match: h.match, place: h.place}
 		rows[i] = row
 		t := &s.trees[i]
-		s.session.Observed(i, t, func(node int32) int32 { return s.e.samples.Argmax(logits.Row(rows[i] + 1 + int(node))) })
+		s.observe(i, logits, rows[i])
 		row += 1 + t.Len()
 	}
 	for {
@@ -199,6 +217,27 @@ func (s *search) replay(logits tensor.F32) (more bool, err error) {
 			return more, nil
 		}
 		s.accepted = append(s.accepted, len(s.live))
+	}
+}
+
+// observe shows the session what the target made of stem i's tree, whose rows of logits begin at row.
+func (s *search) observe(i int, logits tensor.F32, row int) {
+	if s.session == nil {
+		return
+	}
+	t := &s.trees[i]
+	n := int32(t.Len())
+	_, panicked := s.e.guarded(func() error {
+		s.session.Observed(i, t, func(node int32) int32 {
+			if node < -1 || node >= n {
+				return -1
+			}
+			return s.e.samples.Argmax(logits.Row(row + 1 + int(node)))
+		})
+		return nil
+	})
+	if panicked {
+		s.quit()
 	}
 }
 
@@ -222,7 +261,7 @@ func (s *search) enter(stems []*hypothesis) bool {
 // endGuesses closes what the drafter keeps for the search.
 func (s *search) endGuesses() {
 	if s.session != nil {
-		s.session.Close()
+		_, _ = s.e.guarded(func() error { s.session.Close(); return nil })
 		s.session = nil
 	}
 }

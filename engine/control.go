@@ -17,6 +17,9 @@ type control struct {
 	drafter   drafter.Drafter    // of the options, or a union of it alone
 	union     *drafter.Union     // the same, when it is one
 	own       []drafter.PartCost // of a drafter that is no union
+	name      string             // of the drafter of the options
+	names     []string           // of the parts
+	share     float64            // what a step of drafting reads, of what a pass reads of weights
 	streams   []*drafter.Stream  // of the pass
 	committed int                // tokens that the pass emitted
 	draft     time.Duration      // drafting for the pass
@@ -40,7 +43,13 @@ func (k *control) use(d drafter.Drafter) {
 	if _, ok := d.(drafter.Instant); ok {
 		k.drafter = drafter.NewUnion(d)
 	}
-	k.union, _ = k.drafter.(*drafter.Union)
+	if k.union, _ = k.drafter.(*drafter.Union); d == nil {
+		return
+	}
+	k.name = d.Name()
+	for _, part := range k.parts() {
+		k.names = append(k.names, part.Name())
+	}
 }
 
 // parts are the drafters that the controller chooses from.
@@ -97,7 +106,9 @@ func (e *Engine) newController() {
 	}
 	var shares []float64
 	for _, d := range e.control.parts() {
-		shares = append(shares, float64(d.Bytes())/float64(max(1, e.model.WeightBytes())))
+		share := float64(max(0, d.Bytes())) / float64(max(1, e.model.WeightBytes()))
+		shares = append(shares, share)
+		e.control.share += share
 	}
 	e.control.c = drafter.NewController(o.NMax, shares...)
 	for i, d := range e.control.parts() {
@@ -258,18 +269,29 @@ func (e *Engine) preview(decoding []*run) {
 				}
 			}
 		}
-		e.tell(r)
+	}
+	k.mu.Unlock()
+	for _, r := range decoding {
+		if !e.decides(r) {
+			continue
+		}
+		if e.tell(r); r.spec.off {
+			continue
+		}
 		n := min(e.opts.Spec.NMax, e.room(r))
 		round := r.round()
 		round.Budget = drafter.Budget{Nodes: n, Depth: n, MinP: r.leastBelief(&e.opts.Spec)}
-		s.shown = len(r.ids)
+		r.spec.shown = len(r.ids)
 		rounds = append(rounds, round)
 	}
-	k.mu.Unlock()
 	e.rounds = rounds
-	k.union.Preview(rounds)
+	_, panicked := e.guarded(func() error { k.union.Preview(rounds); return nil })
 	for _, r := range decoding {
-		if e.decides(r) {
+		switch {
+		case !e.decides(r):
+		case panicked:
+			e.silence(r)
+		default:
 			r.spec.offers = k.union.Offers(r.spec.offers[:0], r.spec.session)
 			r.spec.stream.Offers = r.spec.offers
 		}
@@ -314,7 +336,7 @@ func (e *Engine) drafted(decoding []*run, took time.Duration) {
 		if r.spec.budget.Nodes == 0 {
 			continue
 		}
-		steps := e.rounds[i].Steps
+		steps := min(max(e.rounds[i].Steps, 0), e.rounds[i].DraftSteps())
 		for _, s := range []*SpecStats{&r.stats.Spec, &e.specTotals} {
 			if steps > 0 {
 				s.Asks, s.Steps = s.Asks+1, s.Steps+steps

@@ -44,7 +44,7 @@ type Options struct {
 	Progress   func(done, total int64) // loading progress, bytes; may be nil
 	Stop       func() error            // asked while loading; its error ends it; may be nil
 	TilesDir   string                  // folder that keeps repacked weights for the next start; "" keeps none
-	Note       func(line string)       // told in one line when TilesDir cannot be used; may be nil
+	Note       func(line string)       // told in one line when TilesDir cannot be used or a drafter panics; may be nil
 }
 
 // MaxChunk and MaxRunning are the largest values of Options.Chunk and Options.MaxRunning.
@@ -196,12 +196,17 @@ func (e *Engine) size() error {
 	}
 	e.cache, e.idleBlocks = cache, cache.FreeBlocks()
 	e.opts.NoPrefix = e.opts.NoPrefix || e.encodes()
-	if err := e.openDrafter(); err != nil {
-		cache.Close()
+	err, _ = e.guarded(func() error {
+		err := e.openDrafter()
+		if err == nil {
+			e.newController()
+		}
 		return err
+	})
+	if err != nil {
+		cache.Close()
 	}
-	e.newController()
-	return nil
+	return err
 }
 
 // cacheConfig is the KV cache that the options ask for. Layers with a window get what all running requests can hold of it,
@@ -263,7 +268,7 @@ func (e *Engine) Close() error {
 	<-e.done
 	var err error
 	if d := e.opts.Spec.Drafter; d != nil {
-		err = d.Close()
+		err, _ = e.guarded(d.Close)
 	}
 	e.control.calibration.end()
 	e.cache.Close()

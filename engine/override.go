@@ -111,10 +111,10 @@ func (e *Engine) checkMethod(r *Request) error {
 	}
 	names := []string{methodAuto, methodNone}
 	if e.opts.Spec.Drafter != nil {
-		names = append(names, e.opts.Spec.Drafter.Name())
-		for _, d := range e.control.parts() {
-			if !slices.Contains(names, d.Name()) {
-				names = append(names, d.Name())
+		names = append(names, e.control.name)
+		for _, part := range e.control.names {
+			if !slices.Contains(names, part) {
+				names = append(names, part)
 			}
 		}
 	}
@@ -129,12 +129,7 @@ func (k *control) arm(method string) int {
 	if k.union == nil || method == "" {
 		return 0
 	}
-	for i, d := range k.union.Parts() {
-		if d.Name() == method {
-			return i + 1
-		}
-	}
-	return 0
+	return 1 + slices.Index(k.names, method)
 }
 
 // leastBelief is where r's drafts stop.

@@ -33,7 +33,11 @@ func (e *Engine) SavePrefix(ctx context.Context, path string, prompt []int32) er
 		}
 		parts := []kvcache.Saved{{Seq: seq, Fingerprint: e.model.Fingerprint(), IDs: prompt}}
 		if k, ok := e.opts.Spec.Drafter.(drafter.Keeper); ok {
-			drafts, err := k.Keep(prompt)
+			var drafts []kvcache.Saved
+			err, _ := e.guarded(func() (err error) {
+				drafts, err = k.Keep(prompt)
+				return err
+			})
 			if err != nil {
 				return fmt.Errorf("%s: save: %w", path, err)
 			}
@@ -59,7 +63,8 @@ func (e *Engine) RestorePrefix(path string) (ids []int32, err error) {
 		}
 		seq.Release(ids)
 		if k, ok := e.opts.Spec.Drafter.(drafter.Keeper); ok {
-			return k.Recall(path)
+			err, _ := e.guarded(func() error { return k.Recall(path) })
+			return err
 		}
 		return nil
 	})

@@ -310,7 +310,7 @@ func (e *Engine) preempt(r *run) {
 
 // drop takes r out of the running set and frees its blocks.
 func (e *Engine) drop(r *run) {
-	r.endSession()
+	e.endSession(r)
 	e.model.Forget(r.seq)
 	if e.opts.NoPrefix {
 		r.seq.Free()

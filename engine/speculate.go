@@ -85,7 +85,7 @@ type SpecStats struct {
 	Rounds   int   // passes in which guesses were verified
 	Drafted  int   // guesses verified
 	Accepted int   // guesses accepted
-	Failed   int   // rounds without a guess because the drafter reported an error
+	Failed   int   // rounds without a guess because the drafter reported an error or panicked, the last one of a request
 	PerDepth []int // accepted guesses by depth, from 1
 	Offered  []int // rounds with a guess at a depth, from 1
 	Widths   []int // rounds by the guesses that were verified, from 1
@@ -99,6 +99,7 @@ type speculation struct {
 	session drafter.Session
 	tree    drafter.Tree
 	path    []int32 // accepted nodes of the current round
+	ids     []int32 // of the request, a copy: what drafters do to it changes no answer
 	told    int     // tokens of ids that the session knows
 	asked   int     // tokens of ids when the session's models were last asked for guesses
 	shown   int     // tokens of ids when instant drafters last proposed; 0: not since the session was made
@@ -106,24 +107,8 @@ type speculation struct {
 	levels  int // of the tree before it was trimmed
 	budget  drafter.Budget
 	stream  *drafter.Stream // the controller's view of the request
-	off     bool            // no session could be made
+	off     bool            // no session could be made, or the drafter panicked
 	soft    *sample.Sampler // the request's pipeline at temperature 1, for lenience
-}
-
-// speculates reports whether r may have guesses in this pass.
-func (e *Engine) speculates(r *run) bool {
-	if e.opts.Spec.Drafter == nil || r.NoSpec || r.spec.off || len(r.others) > 0 {
-		return false
-	}
-	if r.spec.session == nil {
-		s, err := e.control.drafter.NewSession()
-		if err != nil {
-			r.spec.off = true
-			return false
-		}
-		r.spec.session, r.spec.told = s, 0
-	}
-	return true
 }
 
 // propose asks the drafter for guesses for every decoding request at once.
@@ -131,8 +116,8 @@ func (e *Engine) propose(decoding []*run) {
 	rounds := e.rounds[:0]
 	e.planGuesses(decoding)
 	for _, r := range decoding {
-		r.spec.tree.Reset()
 		e.tell(r)
+		r.spec.tree.Reset()
 		if r.spec.budget.Nodes <= 0 {
 			continue
 		}
@@ -143,17 +128,27 @@ func (e *Engine) propose(decoding []*run) {
 		return
 	}
 	began := time.Now()
-	err := e.control.drafter.Propose(rounds)
+	err, panicked := e.guarded(func() error { return e.control.drafter.Propose(rounds) })
 	took := time.Since(began)
+	i := 0
 	for _, r := range decoding {
-		if err != nil {
-			r.spec.tree.Reset()
-			e.mu.Lock()
-			r.stats.Spec.Failed++
-			e.specTotals.Failed++
-			e.mu.Unlock()
+		if asked := r.spec.budget.Nodes > 0; asked {
+			rounds[i].Tree = &r.spec.tree
+			i++
+			switch {
+			case panicked:
+				e.silence(r)
+			case err != nil:
+				r.spec.tree.Reset()
+				e.countFailed(r)
+			}
 		}
+		e.sane(r)
 		e.trim(r)
+	}
+	if panicked {
+		e.control.draft = took // the pass took that long; of the drafter it says nothing
+		return
 	}
 	e.drafted(decoding, took)
 	e.prune(decoding)
@@ -162,16 +157,8 @@ func (e *Engine) propose(decoding []*run) {
 // round is r's turn to be drafted for.
 func (r *run) round() drafter.Round {
 	return drafter.Round{
-		Session: r.spec.session, IDs: r.ids, Seq: r.seq, Budget: r.spec.budget, Sampler: r.sampler, Seed: r.Sampling.Seed,
+		Session: r.spec.session, IDs: r.spec.ids[:len(r.ids):len(r.ids)], Seq: r.seq, Budget: r.spec.budget, Sampler: r.sampler, Seed: r.Sampling.Seed,
 		Coupled: r.Reproducible, Matcher: r.Matcher, Tree: &r.spec.tree,
-	}
-}
-
-// tell reports the tokens that were committed since the session last heard.
-func (e *Engine) tell(r *run) {
-	if r.spec.session != nil && r.spec.told < len(r.ids) {
-		r.spec.session.Committed(r.ids[r.spec.told:])
-		r.spec.told = len(r.ids)
 	}
 }
 
@@ -184,17 +171,9 @@ func (e *Engine) room(r *run) int {
 	return n
 }
 
-// trim drops what a drafter proposed beyond its budget or outside the vocabulary, and trees that are too small to verify.
+// trim drops trees that are too small to verify.
 func (e *Engine) trim(r *run) {
 	t := &r.spec.tree
-	t.Cut(min(e.opts.Spec.NMax, e.room(r)))
-	vocab := int32(e.model.Config().Vocab)
-	for i := range t.IDs {
-		if t.IDs[i] < 0 || t.IDs[i] >= vocab || t.Parents[i] < -1 || t.Parents[i] >= int32(i) {
-			t.Cut(i)
-			break
-		}
-	}
 	if t.Len() < max(e.opts.Spec.NMin, r.SpecMin) && !t.Drawn() {
 		t.Reset() // never what was drawn: dropping guesses for what they are would bias the answer
 	}
@@ -215,7 +194,11 @@ func (e *Engine) addTree(p *plan, r *run) {
 	n := 1 + t.Len()
 	it := item{r: r, nTokens: n, logitsRow: len(p.batch.Logits), tree: true}
 	row := len(p.batch.Tokens)
-	p.batch.Tokens = append(append(p.batch.Tokens, r.ids[len(r.ids)-1]), t.IDs...)
+	last := r.ids[len(r.ids)-1]
+	p.batch.Tokens = append(p.batch.Tokens, last)
+	for _, guess := range t.IDs {
+		p.batch.Tokens = append(p.batch.Tokens, e.target(guess, last))
+	}
 	parents := rooted(p.takeParents(n), t)
 	p.parents = append(p.parents, parents)
 	for i := range n {
@@ -340,13 +323,6 @@ func (e *Engine) drawn(r *run, t *drafter.Tree, node int32) bool {
 	return false
 }
 
-// observe shows the target's view of every node to a session that asks for it.
-func (e *Engine) observe(r *run, logits tensor.F32, row int) {
-	if o, ok := r.spec.session.(drafter.Observer); ok {
-		o.Observed(&r.spec.tree, func(node int32) int32 { return e.samples.Argmax(logits.Row(row + int(node) + 1)) })
-	}
-}
-
 func (e *Engine) countAccepted(r *run, depth int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -385,12 +361,4 @@ func (e *Engine) SpecTotals() SpecStats {
 func (s SpecStats) clone() SpecStats {
 	s.PerDepth, s.Offered, s.Widths = slices.Clone(s.PerDepth), slices.Clone(s.Offered), slices.Clone(s.Widths)
 	return s
-}
-
-// endSession closes what the drafter keeps for r.
-func (r *run) endSession() {
-	if r.spec.session != nil {
-		r.spec.session.Close()
-		r.spec.session, r.spec.told, r.spec.asked, r.spec.shown = nil, 0, 0, 0
-	}
 }

@@ -15,7 +15,10 @@ import (
 // Lenience l in (0, 1] accepts with min(1, p/(l q)); 1 is lossless (Leviathan et al., appendix A.5).
 func AcceptProb(p, q, lenience float64) float64 {
 	q *= lenience
-	if p >= q {
+	switch {
+	case !(p > 0):
+		return 0 // however little q times lenience is
+	case p >= q:
 		return 1
 	}
 	return p / q
@@ -30,7 +33,7 @@ func Residual(p *sample.Dist, q *sample.Dist) bool {
 			j++
 		}
 		if j < len(q.IDs) && q.IDs[j] == id {
-			sum += max(0, p.P[i]-q.P[j])
+			sum += rest(p.P[i], q.P[j])
 		} else {
 			sum += p.P[i]
 		}
@@ -45,11 +48,19 @@ func Residual(p *sample.Dist, q *sample.Dist) bool {
 		}
 		x := p.P[i]
 		if j < len(q.IDs) && q.IDs[j] == id {
-			x = max(0, x-q.P[j])
+			x = rest(x, q.P[j])
 		}
 		p.P[i] = x / sum
 	}
 	return true
+}
+
+// rest is what is left of probability p; one that is no positive number takes nothing away.
+func rest(p, q float64) float64 {
+	if !(q > 0) {
+		return p
+	}
+	return max(0, p-q)
 }
 
 // Remove takes one token out of p and renormalises: the residual against a point mass. It reports false and leaves p

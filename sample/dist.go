@@ -76,8 +76,8 @@ type Logprob struct {
 
 // Logprobs returns, appended to dst[:0], the chosen token id and then the n most probable tokens in descending order (lower ids first
 // at equal probability). Probabilities are the softmax of the raw logits, or with LogprobsAfter those after all steps; at temperature
-// 0 these are the steps that change logits. A chosen token that the steps removed has -Inf. Call it before Observe. Errors are those
-// of Sample.
+// 0 these are the steps that change logits. A chosen token that the steps removed has -Inf. Call it before Observe, or
+// with the State from before Sample. Errors are those of Sample.
 func (s *Sampler) Logprobs(dst []Logprob, logits []float32, history []int32, id int32, n int) ([]Logprob, error) {
 	c := &s.w.cand
 	if s.p.LogprobsAfter {

@@ -15,37 +15,38 @@ import (
 	"strings"
 )
 
-// Params are the settings of one request. Start from Default: most fields are off at another value than zero.
+// Params are the settings of one request. Start from Default: most fields are off at another value than zero. Counts go up to
+// 2^31-1; Validate refuses values out of range, so that what is sampled is a distribution whatever the logits.
 type Params struct {
-	Temperature float64 // 0 is greedy: the highest logit after bias, penalties and DRY, the lowest id on a tie
+	Temperature float64 // 0 is greedy: the highest logit after bias, penalties and DRY, the lowest id on a tie; or 1e-9 to 1e9
 	TopK        int     // keep the k highest logits and all that equal the k-th; 0 is off
-	TopP        float64 // keep the most probable tokens until their sum reaches p; 1 is off
-	MinP        float64 // keep probabilities of at least MinP times the highest; 0 is off
-	TypicalP    float64 // keep the tokens whose surprise is nearest to the entropy until their sum reaches p; 1 is off
-	TopNSigma   float64 // keep logits within n standard deviations of the highest; 0 is off
+	TopP        float64 // keep the most probable tokens until their sum reaches p; above 0 to 1, which is off
+	MinP        float64 // keep probabilities of at least MinP times the highest; 0 (off) to 1
+	TypicalP    float64 // keep the tokens whose surprise is nearest to the entropy until their sum reaches p; above 0 to 1, which is off
+	TopNSigma   float64 // keep logits within n standard deviations of the highest; 0 (off) to 1e9
 
-	XTCProbability float64 // chance, drawn once a position, of dropping all tokens above XTCThreshold but the least probable; 0 is off
-	XTCThreshold   float64
+	XTCProbability float64 // chance, drawn once a position, of dropping all tokens above XTCThreshold but the least probable; 0 (off) to 1
+	XTCThreshold   float64 // 0 to 1
 
 	// The repetition penalty counts prompt and answer, as Hugging Face, vLLM and llama.cpp have it; frequency and presence
 	// penalties count the answer alone (Sampler.SetPrompt), as OpenAI's API and vLLM have it: what a user quotes or asks about
 	// does not make its words dearer.
-	RepeatPenalty    float64 // each distinct id of the window once: positive logits are divided, negative multiplied; 1 is off
+	RepeatPenalty    float64 // each distinct id of the window once: positive logits are divided, negative multiplied; 0.01 to 100, 1 is off
 	RepeatLastN      int     // window of the three penalties in tokens; -1 is the whole history, 0 is off
-	FrequencyPenalty float64 // subtracted once for each time the id occurs in the answer
-	PresencePenalty  float64 // subtracted once if the id occurs in the answer
+	FrequencyPenalty float64 // subtracted once for each time the id occurs in the answer; -100 to 100
+	PresencePenalty  float64 // subtracted once if the id occurs in the answer; -100 to 100
 
-	DRYMultiplier    float64 // penalty DRYMultiplier * DRYBase^(n-DRYAllowedLength) for continuing a repeat of n tokens; 0 is off
-	DRYBase          float64
-	DRYAllowedLength int     // repeats shorter than this are free
+	DRYMultiplier    float64 // penalty DRYMultiplier * DRYBase^(n-DRYAllowedLength) for continuing a repeat of n tokens; 0 (off) to 1000
+	DRYBase          float64 // 1 to 100
+	DRYAllowedLength int     // repeats shorter than this are free; 1 or more
 	DRYLastN         int     // window in tokens; -1 is the whole history, 0 is off
 	DRYBreakers      []int32 // ids that no repeat crosses and that are never penalised
 
 	Mirostat    int     // 2 replaces all truncating steps by Mirostat 2; 0 is off
-	MirostatTau float64 // target surprise in bits
-	MirostatEta float64 // learning rate
+	MirostatTau float64 // target surprise in bits; above 0 to 1000
+	MirostatEta float64 // learning rate; above 0 to 1
 
-	LogitBias map[int32]float64 // added first; -100 or less forbids the token
+	LogitBias map[int32]float64 // -100 to 100, added first; -100, or -Inf, forbids the token
 	Seed      uint64
 	Order     []string // step names; nil is DefaultOrder; a step left out is off
 
@@ -102,7 +103,7 @@ func (p *Params) limits() []limits {
 		{field: "top_n_sigma", value: p.TopNSigma, lo: 0, hi: 1e9, describe: "0 (off) or a positive number of standard deviations"},
 		{field: "xtc_probability", value: p.XTCProbability, lo: 0, hi: 1, describe: "between 0 (off) and 1"},
 		{field: "xtc_threshold", value: p.XTCThreshold, lo: 0, hi: 1, describe: "between 0 and 1 (above 0.5 it has no effect)"},
-		{field: "repeat_penalty", value: p.RepeatPenalty, lo: 0, hi: 100, openLow: true, describe: "above 0 and at most 100; 1 is off"},
+		{field: "repeat_penalty", value: p.RepeatPenalty, lo: 0.01, hi: 100, describe: "between 0.01 and 100; 1 is off"},
 		{field: "repeat_last_n", value: f(p.RepeatLastN), lo: -1, hi: math.MaxInt32, describe: "-1 (the whole history), 0 (off) or a number of tokens"},
 		{field: "frequency_penalty", value: p.FrequencyPenalty, lo: -100, hi: 100, describe: "between -100 and 100; 0 is off"},
 		{field: "presence_penalty", value: p.PresencePenalty, lo: -100, hi: 100, describe: "between -100 and 100; 0 is off"},

@@ -227,7 +227,7 @@ func (w *Workspace) xtc(p *Params, position int) {
 	}
 	c.weigh()
 	c.widen()
-	low := float64(p.XTCThreshold * c.sum)
+	low := max(float64(p.XTCThreshold*c.sum), math.SmallestNonzeroFloat64) // a token without probability is not above a threshold of 0
 	above, last := 0, -1
 	c.overWeights(low, func(i int) {
 		above++

@@ -82,7 +82,7 @@ func (f *modelFlags) addSampling(cmd *cobra.Command) {
 	intVar(fl, &f.TopK, "top-k", "", f.TopK, 0, noLimit, "keep the k most probable tokens (0: all)")
 	fl.Var(&real{&f.TopP, 0, 1, true}, "top-p", "keep the fewest tokens whose probability reaches p (1: all)")
 	realVar(fl, &f.MinP, "min-p", f.MinP, 0, 1, "drop tokens below this share of the best one's probability (0: none)")
-	fl.Var(&real{&f.RepeatPenalty, 0, 100, true}, "repeat-penalty", "divide the logits of tokens that prompt or answer has (1: off)")
+	realVar(fl, &f.RepeatPenalty, "repeat-penalty", f.RepeatPenalty, 0.01, 100, "divide the logits of tokens that prompt or answer has (1: off)")
 	realVar(fl, &f.FrequencyPenalty, "frequency-penalty", 0, -100, 100, "subtract this for each earlier occurrence in the answer")
 	realVar(fl, &f.PresencePenalty, "presence-penalty", 0, -100, 100, "subtract this once for tokens that the answer has")
 	f.seed = -1

@@ -5,9 +5,11 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
 
 	"quickdraft/sample"
@@ -123,4 +125,44 @@ func TestPerplexityAgainstFloat32(t *testing.T) {
 	err := execute(append(line, "--weights", "f32")...)
 	require.ErrorContains(t, err, "--against-f32 with --weights f32")
 	require.Equal(t, 2, exitCode(err))
+}
+
+// TestOptionsHaveTheSamplersBounds goes to the ends of what each option takes and beyond: the sampler takes the same, so that its
+// error, which knows no options, is never what a command line leads to.
+func TestOptionsHaveTheSamplersBounds(t *testing.T) {
+	var f runFlags
+	cmd := &cobra.Command{Use: "x"}
+	f.addSampling(cmd)
+	valid := func() error {
+		p := f.params()
+		return p.Validate(1 << 30)
+	}
+	tried := 0
+	cmd.Flags().VisitAll(func(fl *pflag.Flag) {
+		v, ok := fl.Value.(*real)
+		if at, is := fl.Value.(*temperature); is {
+			v, ok = &at.real, true
+		}
+		if !ok {
+			return
+		}
+		before := *v.p
+		least := v.least
+		if v.above {
+			least = math.Nextafter(least, 1)
+		}
+		for _, x := range []float64{least, v.most} {
+			require.NoError(t, fl.Value.Set(strconv.FormatFloat(x, 'g', -1, 64)), fl.Name)
+			require.Equal(t, x, *v.p)
+			require.NoError(t, valid(), fl.Name)
+		}
+		for _, x := range []float64{math.Nextafter(least, math.Inf(-1)), math.Nextafter(v.most, math.Inf(1)), math.NaN()} {
+			require.Error(t, fl.Value.Set(strconv.FormatFloat(x, 'g', -1, 64)), fl.Name)
+			*v.p = x
+			require.Error(t, valid(), "%s %v", fl.Name, x)
+		}
+		*v.p = before
+		tried++
+	})
+	require.Equal(t, 14, tried)
 }

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"math"
 	"math/rand/v2"
 	"sync/atomic"
@@ -104,50 +105,59 @@ func paced(e *Engine, pass func(b *model.Batch) time.Duration) *atomic.Int64 {
 	return &clock
 }
 
-// TestPromptsDoNotStallAnswers runs answers while a prompt of 4,000 tokens comes, on the clock of a machine that takes 24 ms
-// for a pass and 8 for each of its tokens.
+// TestPromptsDoNotStallAnswers runs answers while a prompt of 4,000 tokens comes, on the clock of a machine that takes 20 ms
+// for a pass and 6 for each of its tokens: the passes are as wide as the target allows.
 func TestPromptsDoNotStallAnswers(t *testing.T) {
-	e := openWritten(t, Options{Context: 4096, KVTokens: 3 * 4096}, nil)
 	const ms = time.Millisecond
-	var longest time.Duration
-	var widest, mixed int
-	paced(e, func(b *model.Batch) time.Duration {
-		took := computer{24 * ms, 8 * ms, 0}.pass(0, len(b.Tokens), 0)
-		n := 0
-		for _, s := range b.Spans {
-			if s.N == 1 {
-				n++
+	for _, c := range []struct {
+		target time.Duration // 0: the default
+		width  int           // tokens of most passes, whole tiles of 8 from 16 tokens on; 4 of them are of answers
+	}{{0, 16}, {100 * ms, 13}, {160 * ms, 16}, {175 * ms, 24}, {200 * ms, 24}, {320 * ms, 48}, {time.Nanosecond, 4 + minChunk}} {
+		t.Run(c.target.String(), func(t *testing.T) {
+			e := openWritten(t, Options{Context: 4096, KVTokens: 3 * 4096, StallTarget: c.target}, nil)
+			var longest time.Duration
+			var widest int
+			mixed, widths := 0, map[int]int{}
+			paced(e, func(b *model.Batch) time.Duration {
+				took := computer{20 * ms, 6 * ms, 0}.pass(0, len(b.Tokens), 0)
+				n := 0
+				for _, s := range b.Spans {
+					if s.N == 1 {
+						n++
+					}
+				}
+				switch {
+				case n == 0:
+					widest = max(widest, len(b.Tokens))
+				case n < len(b.Tokens):
+					longest = max(longest, took)
+					mixed++
+					widths[len(b.Tokens)]++
+				}
+				return took
+			})
+			var streams []*Ticket
+			for n := range 4 {
+				streams = append(streams, submit(t, e, request(n, 30, 1000)))
+				<-streams[n].Tokens()
 			}
-		}
-		switch {
-		case n == 0:
-			widest = max(widest, len(b.Tokens))
-		case n < len(b.Tokens):
-			mixed++
-			longest = max(longest, took)
-		}
-		return took
-	})
-	var streams []*Ticket
-	for n := range 4 {
-		streams = append(streams, submit(t, e, request(n, 30, 1000)))
-		<-streams[n].Tokens()
+			long := submit(t, e, request(9, 4000, 2))
+			done := make(chan []Token)
+			for _, s := range streams {
+				go func() { done <- whole(t, s) }()
+			}
+			require.Len(t, whole(t, long), 3)
+			for range streams {
+				require.Len(t, <-done, 1000)
+			}
+			whole(t, submit(t, e, request(10, 2000, 1)))
+			require.NoError(t, e.Close())
+			require.Equal(t, 512, widest, "alone, a prompt gets whole passes")
+			require.LessOrEqual(t, longest, max(cmp.Or(c.target, DefaultStallTarget), 20*ms+(4+minChunk)*6*ms)+6*ms)
+			require.Greater(t, 2*widths[c.width], mixed, "passes with both by their tokens: %v", widths)
+			require.Greater(t, mixed, 4000/c.width)
+		})
 	}
-	long := submit(t, e, request(9, 4000, 2))
-	done := make(chan []Token)
-	for _, s := range streams {
-		go func() { done <- whole(t, s) }()
-	}
-	require.Len(t, whole(t, long), 3)
-	for range streams {
-		require.Len(t, <-done, 1000)
-	}
-	require.LessOrEqual(t, longest, 250*ms)
-	require.Greater(t, mixed, 4000/25, "the prompt came in small pieces")
-	require.Less(t, mixed, 4000/11)
-	whole(t, submit(t, e, request(10, 2000, 1)))
-	require.NoError(t, e.Close())
-	require.Equal(t, 512, widest, "alone, a prompt gets whole passes")
 }
 
 // TestAdaptiveChunksChangeNothing runs passes whose times are drawn, so that prompts beside answers come in chunks of all

@@ -4,7 +4,6 @@ import (
 	"context"
 	_ "embed"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -112,18 +111,12 @@ func TestFiftyTextsOnRandomWeights(t *testing.T) {
 	}
 }
 
-// realModel is the smallest model in the folder of real ones; without one the test is skipped.
+// realModel is the smallest real model.
 func realModel(t *testing.T) (string, *text.Text) {
-	for _, name := range []string{"smollm2-135m.gguf", "gemma3-270m.gguf"} {
-		path := filepath.Join(os.Getenv("QUICKDRAFT_MODELS"), name)
-		if _, err := os.Stat(path); err == nil && os.Getenv("QUICKDRAFT_MODELS") != "" {
-			x, err := text.Open(path)
-			require.NoError(t, err)
-			return path, x
-		}
-	}
-	t.Skip("QUICKDRAFT_MODELS does not name a folder with a small model")
-	return "", nil
+	path := golden.Model(t, "smollm2")
+	x, err := text.Open(path)
+	require.NoError(t, err)
+	return path, x
 }
 
 // TestFiftyTextsOnARealModel is the same with a model that means what it says: each text has one of the drafters and one of

@@ -2,7 +2,6 @@ package model
 
 import (
 	"math"
-	"os"
 	"path/filepath"
 	"testing"
 
@@ -24,41 +23,6 @@ type realPrompt struct {
 	NLL     float64   `json:"mean_nll_of_prompt"`
 	Greedy  []int32   `json:"greedy"`
 	Margins []float64 `json:"greedy_margins"`
-}
-
-// realModels are the models of shared/golden/real with the names that their files go by: the model cache's comes first.
-var realModels = map[string][]string{
-	"smollm2": {"smollm2-135m.gguf"},
-	"gemma3":  {"gemma3-270m.gguf"},
-	"qwen05":  {"qwen2.5-coder-0.5b.gguf", "qwen05.gguf"},
-	"qwen15":  {"qwen2.5-coder-1.5b.gguf", "qwen15.gguf"},
-}
-
-// realFile is the path of a real model's file.
-func realFile(t *testing.T, folder, name string) string {
-	t.Helper()
-	for _, file := range realModels[name] {
-		if path := filepath.Join(folder, file); fileExists(path) {
-			return path
-		}
-	}
-	t.Skipf("QUICKDRAFT_MODELS has none of %v", realModels[name])
-	return ""
-}
-
-func fileExists(path string) bool {
-	_, err := os.Stat(path)
-	return err == nil
-}
-
-// realFolder is the folder with the real models, from QUICKDRAFT_MODELS; without it the test is skipped.
-func realFolder(t *testing.T) string {
-	t.Helper()
-	dir := os.Getenv("QUICKDRAFT_MODELS")
-	if dir == "" {
-		t.Skip("QUICKDRAFT_MODELS does not name a folder with the real models")
-	}
-	return dir
 }
 
 // realBatch holds the longest prompt with its answer.
@@ -108,10 +72,10 @@ func TestGoldenReal(t *testing.T) {
 
 // eachRealModel runs each prompt with its greedy continuation in one pass, which gives the logits of every step.
 func eachRealModel(t *testing.T, o Options, check func(t *testing.T, p *realPrompt, logits [][]float32)) {
-	root, models := golden.Dir(t, "real"), realFolder(t)
-	for _, name := range []string{"smollm2", "gemma3", "qwen05", "qwen15"} {
+	root := golden.Dir(t, "real")
+	for _, name := range golden.Models() {
 		t.Run(name, func(t *testing.T) {
-			m, err := Load(realFile(t, models, name), o)
+			m, err := Load(golden.Model(t, name), o)
 			require.NoError(t, err)
 			defer m.Close()
 			var g realGolden

@@ -8,6 +8,7 @@ import (
 
 	"quickdraft/internal/detmath"
 	"quickdraft/kvcache"
+	"quickdraft/model"
 	"quickdraft/sample"
 )
 
@@ -17,7 +18,7 @@ type modelBeams struct {
 	cache  *kvcache.Cache                // of the draft; nil: lanes go on from the target's own sequences
 	target func(row []float32) []float32 // a row of the draft's logits as the target numbers tokens
 	own    func(id int32) int32          // and a token the other way
-	list   func(ids []int32)             // told of the tokens of the text; nil: nobody asks
+	listed *model.Listing                // the search's part of a shortlist; nil: all tokens have logits
 	tr     *Translation                  // nil: both number tokens alike
 
 	common    []int32    // the committed tokens as the draft numbers them; empty without a translation
@@ -51,12 +52,15 @@ type extended struct {
 }
 
 func (d *Model) newBeams() BeamSession {
-	return &modelBeams{r: &d.runner, cache: d.cache, target: d.rows.target, own: d.rows.own, list: d.rows.list, tr: d.o.Translation}
+	listed := d.listing()
+	target := func(row []float32) []float32 { return d.rows.target(row, listed) }
+	return &modelBeams{r: &d.runner, cache: d.cache, target: target, own: d.rows.own, listed: listed, tr: d.o.Translation}
 }
 
 // The bigger model searches alone: guesses for its own tokens would have to be beams as well.
 func (d *Hierarchical) newBeams() BeamSession {
-	return &modelBeams{r: &d.runner, cache: d.cache, target: d.target, own: itself}
+	target := func(row []float32) []float32 { return d.target(row, nil) }
+	return &modelBeams{r: &d.runner, cache: d.cache, target: target, own: itself}
 }
 
 func (d *LayerSkip) newBeams() BeamSession {
@@ -67,8 +71,8 @@ func itself(id int32) int32 { return id }
 
 // Committed translates and puts tokens on the shortlist; else stems carry all there is to know.
 func (s *modelBeams) Committed(ids []int32) {
-	if s.list != nil {
-		s.list(ids)
+	if s.listed != nil {
+		s.listed.Add(ids)
 	}
 	if s.tr != nil {
 		s.common = s.tr.toDraft(s.common, ids)
@@ -79,8 +83,13 @@ func (s *modelBeams) Committed(ids []int32) {
 // Observed tells nothing that a model could use.
 func (s *modelBeams) Observed(int, *Tree, func(int32) int32) {}
 
-// Close frees the sequences.
-func (s *modelBeams) Close() { s.free(s.kept) }
+// Close frees the sequences and the search's part of a shortlist.
+func (s *modelBeams) Close() {
+	s.free(s.kept)
+	if s.listed != nil {
+		s.listed.Close()
+	}
+}
 
 func (s *modelBeams) free(lanes []*lane) {
 	for _, l := range lanes {

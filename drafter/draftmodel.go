@@ -17,9 +17,9 @@ type ModelOptions struct {
 	Tokens   int          // ids below this are proposed; 0: Vocab
 	Context  int          // positions a request may have; 0: the model's own
 	KVTokens int          // positions that all requests may have together; 0: Context
-	// Shortlist is how many tokens, the first ones, have logits besides those of the requests' own texts; 0: all have.
+	// Shortlist is how many tokens, the first ones, have logits besides those of the request's own text; 0: all have.
 	Shortlist int
-	ListRoom  int // tokens of the requests' texts that a shortlist has room for; 0: 8192
+	ListRoom  int // tokens of its text that a request has on a shortlist; 0: 8192
 
 	Translation *Translation // for a model of another vocabulary
 }
@@ -84,11 +84,10 @@ func NewModel(o ModelOptions) (*Model, error) {
 	}
 	d := &Model{runner: r, o: o, cache: cache, rows: rows{tokens: o.Tokens, tr: o.Translation}}
 	if o.Shortlist > 0 {
-		if d.runner.short, err = o.Model.NewShortlist(o.Shortlist, o.ListRoom); err != nil {
+		if d.runner.short, err = o.Model.NewShortlist(o.Shortlist, o.Model.Config().EOS...); err != nil {
 			cache.Close()
 			return nil, err
 		}
-		d.runner.short.Add(o.Model.Config().EOS)
 		d.rows.short = d.runner.short
 	}
 	if int(d.vocab) != o.Vocab || o.Tokens != o.Vocab || o.Translation != nil || o.Shortlist > 0 {
@@ -134,7 +133,15 @@ func (d *Model) Close() error {
 
 // NewSession starts an empty sequence in the draft model's cache.
 func (d *Model) NewSession() (Session, error) {
-	return &modelSession{d: d, lane: lane{seq: d.cache.NewSeq()}}, nil
+	return &modelSession{d: d, lane: lane{seq: d.cache.NewSeq()}, own: d.listing()}, nil
+}
+
+// listing is a new request's part of the shortlist; nil without one.
+func (d *Model) listing() *model.Listing {
+	if d.runner.short == nil {
+		return nil
+	}
+	return d.runner.short.NewListing(d.o.ListRoom)
 }
 
 // modelSession is a request's place in the draft model.
@@ -147,11 +154,14 @@ type modelSession struct {
 	treeParents []int32 // of the lane
 	nTranslated int     // committed tokens of the target that translated stands for
 	translated  []int32 // the committed sequence as the draft numbers tokens; empty without a translation
+	own         *model.Listing
 }
 
 // Committed translates and puts tokens on the shortlist; else rounds carry all there is to know.
 func (s *modelSession) Committed(ids []int32) {
-	s.d.rows.list(ids)
+	if s.own != nil {
+		s.own.Add(ids)
+	}
 	if tr := s.d.o.Translation; tr != nil {
 		s.translated = tr.toDraft(s.translated, ids)
 		s.nTranslated += len(ids)
@@ -171,7 +181,12 @@ func (s *modelSession) sequence() []int32 {
 }
 
 // Close leaves what the sequence holds to later sessions of the same text, until others need the blocks.
-func (s *modelSession) Close() { s.seq.Release(s.fed) }
+func (s *modelSession) Close() {
+	s.seq.Release(s.fed)
+	if s.own != nil {
+		s.own.Close()
+	}
+}
 
 // chain grows a round's tree by one guess after the other.
 type chain struct {
@@ -299,7 +314,7 @@ func plain(r *Round) bool {
 // next adds guesses after a step and queues what the next step reads; it reports whether there is to be one.
 func (s *modelSession) next(logits tensor.F32) bool {
 	if !s.grows {
-		id, ok, err := s.guess(s.d.rows.target(logits.Row(s.row)))
+		id, ok, err := s.guess(s.d.rows.target(logits.Row(s.row), s.own))
 		if err != nil || !ok || s.full() {
 			return false
 		}
@@ -308,7 +323,7 @@ func (s *modelSession) next(logits tensor.F32) bool {
 	}
 	t, first := s.round.Tree, int32(s.round.Tree.Len())
 	for i, node := range s.front {
-		s.sprout(s.round, node, s.d.rows.listed(logits.Row(s.row+i)), &s.d.rows, i == 0)
+		s.sprout(s.round, node, s.d.rows.listed(logits.Row(s.row+i), s.own), &s.d.rows, i == 0)
 	}
 	on := s.growth.step(s.round, first)
 	s.keep(s.commit, func(i int) int32 { return t.IDs[s.passed[s.commit[i]]] })

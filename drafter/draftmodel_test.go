@@ -280,25 +280,23 @@ func TestNaNStopsOnlyTheLanesItIsIn(t *testing.T) {
 // distribution over them.
 func TestAShortlistRestrictsGuesses(t *testing.T) {
 	m, check := tiny(t, "llama3-rope", 64), tiny(t, "llama3-rope", 256)
-	short, err := m.NewShortlist(64, 64)
-	require.NoError(t, err)
-	defer short.Free()
-	d, err := NewModel(ModelOptions{Model: m, Vocab: 512, KVTokens: 1024})
+	d, err := NewModel(ModelOptions{Model: m, Vocab: 512, KVTokens: 1024, Shortlist: 64, ListRoom: 64})
 	require.NoError(t, err)
 	defer d.Close()
-	d.rows.short, d.runner.short, d.rows.row = short, short, make([]float32, 512)
 	require.Less(t, d.Bytes(), m.WeightBytes())
 	p := sample.Default()
 	p.Temperature, p.Seed = 1, 4
 	for _, params := range []sample.Params{sample.Greedy(), p} {
 		r := draftRound(t, d, []int32{200, 201, 9, 300}, params, 5)
-		require.NoError(t, d.Propose([]Round{r}))
+		beside := draftRound(t, d, []int32{400, 9, 480, 100}, params, 5) // whose tokens are its own
+		require.NoError(t, d.Propose([]Round{beside, r}))
 		require.Equal(t, 5, r.Tree.Len())
 		listed := map[int32]bool{}
-		for _, id := range short.IDs() {
-			listed[id] = true
+		for id := range int32(512) {
+			listed[id] = r.Session.(*modelSession).own.Has(id)
 		}
 		require.True(t, listed[200] && listed[300] && listed[0] && !listed[400])
+		require.Contains(t, d.rows.short.IDs(), int32(400))
 		history := slices.Clone(r.IDs)
 		own := sampler(t, params, 512)
 		for i, id := range r.Tree.IDs {

@@ -20,7 +20,7 @@ type Hierarchical struct {
 	live   []*hierarchicalSession
 	lanes  []*lane
 	rounds []Round // of the small drafter
-	target func(row []float32) []float32
+	rows
 }
 
 func init() {
@@ -47,7 +47,7 @@ func NewHierarchical(small Drafter, o ModelOptions) (*Hierarchical, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Hierarchical{runner: big.runner, small: small, o: big.o, cache: big.cache, target: big.rows.target}, nil
+	return &Hierarchical{runner: big.runner, small: small, o: big.o, cache: big.cache, rows: big.rows}, nil
 }
 
 // Name is "hierarchical".
@@ -129,7 +129,7 @@ func (d *Hierarchical) Propose(rounds []Round) error {
 		}
 		on := d.live[:0]
 		for _, s := range d.live {
-			if !s.stopped && s.verify(func(i int) []float32 { return d.target(logits.Row(s.row + i)) }) {
+			if !s.stopped && s.verify(func(i int) []float32 { return d.target(logits.Row(s.row+i), nil) }) {
 				on = append(on, s)
 			}
 		}

@@ -17,8 +17,8 @@ type Config struct {
 	Translation *Translation // crossvocab: how the draft's tokens map to the target's
 	Context     int          // positions a request may have in a draft model; 0: the model's own
 	KVTokens    int          // positions of all requests together; 0: Context
-	Shortlist   int          // draft: tokens that have logits besides those of the requests' texts; 0: all
-	ListRoom    int          // draft: tokens of the requests' texts that a shortlist has room for; 0: 8192
+	Shortlist   int          // draft: tokens that have logits besides those of the request's text; 0: all
+	ListRoom    int          // draft: tokens of its text that a request has on a shortlist; 0: 8192
 	Guesses     int          // ngram: guesses a round; 0: 4
 	Corpus      []int32      // suffix: ids of a text to guess from besides the request's own
 	Skip        string       // layerskip: decoder layers to leave out, "8-15,20"; "": see NewLayerSkip

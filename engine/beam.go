@@ -168,7 +168,7 @@ func (s *search) step() (more bool, err error) {
 		return true, nil
 	}
 	s.judged(false)
-	return s.grow(), nil
+	return s.grow()
 }
 
 // pack fills the batch with up to chunk pending tokens of every hypothesis and its guesses. It reports whether these end with
@@ -202,9 +202,12 @@ func (h *hypothesis) pending() []int32 { return h.ids[h.seq.Len():] }
 func (s *search) rate(h *hypothesis, logits tensor.F32, row int) (err error) {
 	var mask []uint64
 	if h.match != nil {
-		mask = h.match.Mask()
+		mask, err = maskBy(h.match)
 	}
-	if err = s.r.sampler.SetMask(mask); err == nil {
+	if err == nil {
+		err = s.r.sampler.SetMask(mask)
+	}
+	if err == nil {
 		h.top, err = s.r.sampler.Logprobs(nil, logits.Row(row), h.ids, h.ids[0], 2*s.o.Beams)
 	}
 	return err
@@ -219,7 +222,7 @@ type candidate struct {
 
 // grow replaces the hypotheses by the best of their continuations and reports whether the search goes on. Of the best
 // 2*Beams continuations those that end count only among the first Beams; so there are always enough that do not.
-func (s *search) grow() bool {
+func (s *search) grow() (more bool, err error) {
 	if s.r.first.IsZero() {
 		s.r.first = s.e.now()
 	}
@@ -245,28 +248,37 @@ func (s *search) grow() bool {
 			s.finish(ids, c.sum, FinishLength)
 			next = append(next, h)
 		case !stops:
-			next = append(next, h.follow(ids, c.sum))
+			longer, err := h.follow(ids, c.sum)
+			if err != nil {
+				freeAll(next)
+				return false, err
+			}
+			next = append(next, longer)
 		}
 		if len(next) == s.o.Beams {
 			break
 		}
 	}
 	if full {
-		return false
+		return false, nil
 	}
 	freeAll(s.live)
 	s.live = next
-	return len(next) > 0 && !s.settled()
+	return len(next) > 0 && !s.settled(), nil
 }
 
 // follow makes the hypothesis of ids, which are one token longer.
-func (h *hypothesis) follow(ids []int32, sum float64) *hypothesis {
-	next := &hypothesis{ids: ids, sum: sum, seq: h.seq.Fork(), place: h.place}
+func (h *hypothesis) follow(ids []int32, sum float64) (next *hypothesis, err error) {
+	next = &hypothesis{ids: ids, sum: sum, place: h.place}
 	if h.match != nil {
-		next.match = h.match.Fork()
-		next.match.Accept(ids[len(ids)-1])
+		if next.match, err = forkBy(h.match); err == nil {
+			err = acceptBy(next.match, ids[len(ids)-1])
+		}
 	}
-	return next
+	if err == nil {
+		next.seq = h.seq.Fork()
+	}
+	return next, err
 }
 
 // settled reports whether no hypothesis can become better than the ended ones, as far as the present length tells.

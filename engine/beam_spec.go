@@ -212,7 +212,10 @@ func (s *search) replay(logits tensor.F32) (more bool, err error) {
 				return false, err
 			}
 		}
-		if more = s.grow(); !more || !s.enter(stems) {
+		if more, err = s.grow(); err != nil {
+			return false, err
+		}
+		if !more || !s.enter(stems) {
 			s.judged(!more)
 			return more, nil
 		}

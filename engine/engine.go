@@ -74,7 +74,7 @@ type Engine struct {
 	idleBlocks int // free KV blocks without a request
 	forward    func(*model.Batch) (tensor.F32, error)
 	now        func() time.Time  // for what paces passes
-	samples    *sample.Workspace // of all samplers, which only the loop uses
+	samples    *sample.Workspace // of the samplers, unless the chooser's workers have their own
 
 	mu     sync.Mutex
 	wake   *sync.Cond
@@ -93,6 +93,7 @@ type Engine struct {
 	forks     []*run // of the current item
 	rounds    []drafter.Round
 	plan      plan
+	chooser   chooser
 	passes    passStats
 	control   control
 	beamPlans beamPlans
@@ -117,6 +118,7 @@ func Open(path string, o Options) (*Engine, error) {
 	e := &Engine{
 		model: m, pool: pool, opts: o, done: make(chan struct{}), forward: m.Forward, now: time.Now, samples: sample.NewWorkspace(m.Config().Vocab),
 	}
+	e.chooser = chooser{e: e, spaces: []*sample.Workspace{e.samples}}
 	e.passes.target = o.StallTarget
 	e.specTotals.makeRoom(o.Spec.NMax)
 	e.wake = sync.NewCond(&e.mu)

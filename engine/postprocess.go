@@ -8,16 +8,17 @@ import (
 	"time"
 
 	"quickdraft/model"
-	"quickdraft/sample"
 	"quickdraft/tensor"
 )
 
-// postprocess commits what the pass appended, samples the rows that end a prompt or follow a token, and emits.
+// postprocess commits what the pass appended, chooses from the rows that end a prompt or follow a token, and emits.
 func (e *Engine) postprocess(p *plan, logits tensor.F32) {
+	c := &e.chooser
+	c.picks = c.picks[:0]
 	for _, it := range p.items {
 		r := it.r
 		if it.tree {
-			e.accept(it, logits)
+			c.picks = append(c.picks, pick{r: r, row: it.logitsRow, tree: true})
 			continue
 		}
 		r.seq.Commit(it.nTokens)
@@ -27,11 +28,28 @@ func (e *Engine) postprocess(p *plan, logits tensor.F32) {
 		}
 		for _, o := range e.fork(r) {
 			if o.MaxTokens == 0 {
-				e.finish(o, FinishLength, nil)
+				c.picks = append(c.picks, pick{r: o, row: -1, why: FinishLength})
 			} else {
-				e.emit(o, logits.Row(it.logitsRow))
+				c.picks = append(c.picks, pick{r: o, row: it.logitsRow})
 			}
 		}
+	}
+	c.choose(logits)
+	for i := range c.picks {
+		e.settle(&c.picks[i], logits)
+	}
+}
+
+// settle hands on what was chosen for a request, and ends it when its answer is over.
+func (e *Engine) settle(p *pick, logits tensor.F32) {
+	if p.row >= 0 {
+		e.emit(p.r)
+	}
+	if p.tree {
+		e.accept(p, logits)
+	}
+	if p.why != "" {
+		e.finish(p.r, p.why, p.err)
 	}
 }
 
@@ -66,66 +84,24 @@ func (e *Engine) fork(r *run) []*run {
 	return forks
 }
 
-// emit samples one token from a row of logits and hands it on.
-func (e *Engine) emit(r *run, logits []float32) {
-	r.learned = r.sampler.State()
-	var id int32
-	err, why := r.mask(r.sampler), FinishError
-	if err == nil {
-		id, err = r.sampler.Sample(logits, r.ids)
-	}
-	if err == nil {
-		why, err = e.take(r, id, logits)
-	}
-	if why != "" {
-		e.finish(r, why, err)
-	}
-}
-
-// take makes id, chosen from a row of logits, part of r's answer and says why the answer is over, "" when it is not.
-func (e *Engine) take(r *run, id int32, logits []float32) (Finish, error) {
-	t := Token{ID: id, HasID: true}
-	if err := r.rate(&t, logits); err != nil {
-		return FinishError, err
+// emit hands on the tokens that were chosen for r.
+func (e *Engine) emit(r *run) {
+	if len(r.picked) == 0 {
+		return
 	}
 	now := time.Now()
 	if r.first.IsZero() {
 		r.first = now
 	}
-	r.ids = append(r.ids, id)
-	e.control.committed++
-	if r.Matcher != nil {
-		r.Matcher.Accept(id)
-	}
+	e.control.committed += len(r.picked)
 	e.mu.Lock()
 	r.stats.DecodedTokens = r.emitted()
 	r.stats.Prefill = r.first.Sub(r.started)
 	r.stats.Decode = now.Sub(r.first)
 	e.mu.Unlock()
-	r.deliver(t)
-	switch {
-	case !r.IgnoreEOS && slices.Contains(r.EOG, id), r.Stop != nil && r.Stop.Accept(id):
-		return FinishStop, nil
-	case len(r.ids) >= r.limit:
-		return FinishLength, nil
+	for _, t := range r.picked {
+		r.deliver(t)
 	}
-	return "", nil
-}
-
-// rate fills in the probabilities that the request asks for. What the choice has taught the sampler does not count yet.
-func (r *run) rate(t *Token, logits []float32) error {
-	if !r.Logprobs {
-		return nil
-	}
-	learned := r.sampler.State()
-	r.sampler.SetState(r.learned)
-	defer r.sampler.SetState(learned)
-	all, err := r.sampler.Logprobs(make([]sample.Logprob, 0, 1+r.TopLogprobs), logits, r.ids, t.ID, r.TopLogprobs)
-	if err != nil {
-		return err
-	}
-	t.Logprob, t.Top = all[0].Logprob, all[1:]
-	return nil
 }
 
 // finish ends a running request. Only requests that are not paused run, so the channel has room for what a pass emits and

@@ -30,7 +30,8 @@ var ErrQueueFull = errors.New("queue full")
 var ErrClosed = errors.New("engine closed")
 
 // Stopper decides from the accepted tokens, in order, whether the answer is over. The engine knows no text: whoever
-// does (the server, the command line) wraps its stop strings in one. Accept is called once a token, from one goroutine.
+// does (the server, the command line) wraps its stop strings in one. Accept is called once a token, by one goroutine at a time, which is not always the same one;
+// Stoppers of other requests are called at the same time. One that panics ends its request with an error.
 type Stopper interface {
 	Accept(id int32) (stop bool)
 }
@@ -53,7 +54,9 @@ type Request struct {
 	// SpecMethod is the one of the engine's drafters that guesses; "": whichever is best, or all.
 	SpecMethod string
 
-	// Matcher restricts the answer's tokens; nil allows all. It moves along with the answer, so no two requests share one.
+	// Matcher restricts the answer's tokens; nil allows all. It moves along with the answer, so no two requests share one. It and
+	// its forks are called by one goroutine at a time, which is not always the same one, while those of other requests are called
+	// too. One that panics ends its request with an error.
 	Matcher drafter.Matcher
 
 	// Reproducible asks for the very tokens that plain decoding gives for Sampling.Seed, whatever is guessed. Without it a
@@ -123,6 +126,7 @@ type run struct {
 	seq     *kvcache.Seq
 	sampler *sample.Sampler
 	learned float64 // the sampler's state before the current choice
+	picked  []Token // what the current pass chose
 	dist    sample.Dist
 	spec    speculation
 	out     chan Token

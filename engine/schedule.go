@@ -134,10 +134,11 @@ func (e *Engine) begin(r *run, cached int) {
 	r.stats.Queued = r.started.Sub(r.arrived)
 	r.stats.CachedTokens = cached
 	r.ids = slices.Grow(r.ids, r.limit-len(r.ids))
+	r.picked = make([]Token, 0, 1)
 	if n := e.opts.Spec.NMax; e.opts.Spec.Drafter != nil {
 		r.stats.Spec.Lossy = e.opts.Spec.Lenience < 1 && !r.NoSpec
 		r.stats.Spec.makeRoom(n)
-		r.spec.path = make([]int32, 0, n)
+		r.spec.path, r.picked = make([]int32, 0, n), make([]Token, 0, 1+n)
 	}
 }
 

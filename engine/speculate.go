@@ -98,17 +98,19 @@ type SpecStats struct {
 type speculation struct {
 	session drafter.Session
 	tree    drafter.Tree
-	path    []int32 // accepted nodes of the current round
-	ids     []int32 // of the request, a copy: what drafters do to it changes no answer
-	told    int     // tokens of ids that the session knows
-	asked   int     // tokens of ids when the session's models were last asked for guesses
-	shown   int     // tokens of ids when instant drafters last proposed; 0: not since the session was made
-	offers  []*drafter.Tree
-	levels  int // of the tree before it was trimmed
-	budget  drafter.Budget
-	stream  *drafter.Stream // the controller's view of the request
-	off     bool            // no session could be made, or the drafter panicked
-	soft    *sample.Sampler // the request's pipeline at temperature 1, for lenience
+	path    []int32 // accepted nodes of the current round after which the answer goes on
+	// accepted counts those and the one that ended the answer.
+	accepted int
+	ids      []int32 // of the request, a copy: what drafters do to it changes no answer
+	told     int     // tokens of ids that the session knows
+	asked    int     // tokens of ids when the session's models were last asked for guesses
+	shown    int     // tokens of ids when instant drafters last proposed; 0: not since the session was made
+	offers   []*drafter.Tree
+	levels   int // of the tree before it was trimmed
+	budget   drafter.Budget
+	stream   *drafter.Stream // the controller's view of the request
+	off      bool            // no session could be made, or the drafter panicked
+	soft     *sample.Sampler // the request's pipeline at temperature 1, for lenience
 }
 
 // propose asks the drafter for guesses for every decoding request at once.
@@ -217,43 +219,22 @@ func rooted(dst []int32, t *drafter.Tree) []int32 {
 	return dst
 }
 
-// accept walks the tree along the tokens that the target chooses, emits them and commits the accepted rows.
-func (e *Engine) accept(it item, logits tensor.F32) {
-	r, t := it.r, &it.r.spec.tree
-	r.spec.path = r.spec.path[:0]
-	why, node := Finish(""), int32(-1)
-	var err error
-	for why == "" {
-		var id, child int32
-		row := logits.Row(it.logitsRow + int(node) + 1)
-		r.learned = r.sampler.State()
-		if id, child, err = e.choose(r, t, node, row); err != nil {
-			why = FinishError
-			break
-		}
-		why, err = e.take(r, id, row)
-		if child < 0 {
-			break
-		}
-		if why == "" {
-			r.spec.path = append(r.spec.path, child)
-		}
-		node = child
-		e.countAccepted(r, t.Depth(child))
+// accept counts what became of a tree and commits the rows of the guesses that were accepted.
+func (e *Engine) accept(p *pick, logits tensor.F32) {
+	r, t := p.r, &p.r.spec.tree
+	for depth := range r.spec.accepted {
+		e.countAccepted(r, depth+1)
 	}
 	e.countRound(r, t)
-	if why == "" {
+	if p.why == "" {
 		e.judged(r)
 	}
-	e.observe(r, logits, it.logitsRow)
+	e.observe(r, logits, p.row)
 	for k, n := range r.spec.path {
 		r.seq.Move(int(n)+1, k+1)
 	}
 	r.seq.Commit(1 + len(r.spec.path))
 	e.publish(r)
-	if why != "" {
-		e.finish(r, why, err)
-	}
 }
 
 // choose returns the token after a node and the child that guessed it, -1 when none did. Greedy answers, guesses chosen
@@ -290,6 +271,7 @@ func (e *Engine) lenient(r *run, t *drafter.Tree, node int32, row []float32) (id
 		}
 		r.spec.soft.SetPrompt(len(r.Prompt))
 	}
+	r.spec.soft.SetWorkspace(r.sampler.Workspace())
 	if err := r.mask(r.spec.soft); err != nil {
 		return 0, -1, err
 	}
@@ -305,7 +287,11 @@ func (r *run) mask(s *sample.Sampler) error {
 	if r.Matcher == nil {
 		return nil
 	}
-	return s.SetMask(r.Matcher.Mask())
+	mask, err := maskBy(r.Matcher)
+	if err != nil {
+		return err
+	}
+	return s.SetMask(mask)
 }
 
 // drawn reports whether a child of node was drawn from a distribution and has to be judged as such. With lenience all are, those

@@ -64,6 +64,18 @@ func (w *Workspace) New(p Params) (*Sampler, error) {
 	return s, nil
 }
 
+// Workspace returns the buffers that the sampler uses.
+func (s *Sampler) Workspace() *Workspace { return s.w }
+
+// SetWorkspace has the sampler use other buffers, of the same vocabulary, so that it can move between goroutines with a workspace
+// each. Nothing that it knows lies in them.
+func (s *Sampler) SetWorkspace(w *Workspace) {
+	if len(w.place) != s.vocab {
+		panic(fmt.Sprintf("sample: a workspace for %d tokens given to a sampler for %d", len(w.place), s.vocab))
+	}
+	s.w = w
+}
+
 // Params returns the settings.
 func (s *Sampler) Params() Params { return s.p }
 

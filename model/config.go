@@ -83,6 +83,9 @@ func readConfig(name string, arch architecture, f *fields) (*Config, error) {
 	c.TiedOutput = f.flag("", "tie_word_embeddings", false)
 	c.Activation = f.text("", "hidden_act|hidden_activation", arch.activation)
 	c.Rope = readRope(f, c)
+	if f.flag("", "use_bidirectional_attention", false) {
+		f.fail("%s = true: only attention to earlier tokens is supported", f.label("", "use_bidirectional_attention"))
+	}
 	slidingLayers(f, c.Layers) // for its errors: not every architecture asks, and none leaves an unknown kind of layer out
 	readVocab(f, c)
 	if arch.configure != nil && f.err == nil {

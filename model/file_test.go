@@ -132,6 +132,8 @@ func TestMalformedConfig(t *testing.T) {
 		"quantised":         {"quantization_config", map[string]any{"quant_method": "gptq"}, []string{"quantization_config", "gptq", "GGUF"}},
 		"quantised somehow": {"quantization_config", map[string]any{}, []string{"quantization_config", "not supported"}},
 		"quantised as text": {"quantization_config", "awq", []string{"quantization_config = awq", "object"}},
+		"yarn around 1":     {"rope_parameters", map[string]any{"rope_type": "yarn", "factor": 2, "rope_theta": 1}, []string{"rope_parameters.rope_theta = 1", "more than 1"}},
+		"both ways":         {"use_bidirectional_attention", true, []string{"use_bidirectional_attention = true", "earlier tokens"}},
 		"unknown layers":    {"layer_types", []string{"linear_attention", "full_attention"}, []string{"layer_types[0]", "linear_attention"}},
 		"layers missing":    {"layer_types", []string{"full_attention"}, []string{"layer_types", "2 strings"}},
 		"another shape":     {"intermediate_size", 96, []string{"model.safetensors: tensor", "mlp.gate_proj.weight", "[128 64]", "96 rows of 64"}},

@@ -42,10 +42,10 @@ type qwen2Layer struct {
 // configureQwen2 reads the windows of config.json: layer_types says which layers have one, or else those from
 // max_window_layers on, and use_sliding_window must agree.
 func configureQwen2(f *fields, c *Config) {
-	if f.isGGUF || !f.flag("", "use_sliding_window", false) {
+	window := optionalWindow(f)
+	if window == 0 {
 		return
 	}
-	window := f.integer("", "sliding_window", 0, 0, maxContext)
 	first := f.integer("", "max_window_layers", 28, 0, maxLayers)
 	sliding := slidingLayers(f, c.Layers)
 	c.setWindows(window, func(layer int) bool {
@@ -54,6 +54,14 @@ func configureQwen2(f *fields, c *Config) {
 		}
 		return layer >= first
 	})
+}
+
+// optionalWindow is the window of a config.json in which use_sliding_window has to agree; 0: none.
+func optionalWindow(f *fields) int {
+	if f.isGGUF || !f.flag("", "use_sliding_window", false) {
+		return 0
+	}
+	return f.integer("", "sliding_window", 0, 0, maxContext)
 }
 
 func newQwen2(l *loader) forwarder {

@@ -41,8 +41,10 @@ type qwen3MoELayer struct {
 	down     *tensor.Mat // (dim, ff), of a dense layer
 }
 
+// configureQwen3MoE: a window is on all layers, whatever max_window_layers says.
 func configureQwen3MoE(f *fields, c *Config) {
-	configureQwen3(f, c)
+	c.AttnBias = f.flag("", "attention_bias", false)
+	c.setWindows(optionalWindow(f), func(int) bool { return true })
 	configureQwenMoE(f, c)
 	c.NormTopK = f.flag("expert_weights_norm", "norm_topk_prob", f.isGGUF)
 }
@@ -54,7 +56,7 @@ func newQwen3MoE(l *loader) forwarder {
 	m.output = l.output(m.embed)
 	m.norm = l.norm("output_norm.weight", c.Dim)
 	m.rope = l.ropeTable(c.Rope)
-	scratch := newMoEScratch(c, l.opts.MaxBatch)
+	scratch := new(moeScratch)
 	for i := range c.Layers {
 		blk := fmt.Sprintf("blk.%d.", i)
 		layer := qwen3MoELayer{
@@ -81,6 +83,7 @@ func newQwen3MoE(l *loader) forwarder {
 		}
 		m.layers = append(m.layers, layer)
 	}
+	l.makeScratch(scratch)
 	return m
 }
 

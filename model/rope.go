@@ -18,6 +18,7 @@ type Rope struct {
 	HighFreq   float64 // llama3
 	BetaFast   float64 // yarn
 	BetaSlow   float64 // yarn
+	Fractions  bool    // yarn: the borders of the blend are not rounded to whole dimensions
 	AttnFactor float64 // multiplies cosine and sine; 0: the kind's own rule
 
 	// Divisors of the frequencies for short and long sequences, (Dim/2): longrope.
@@ -64,7 +65,11 @@ func readRopeAt(f *fields, c *Config, v5, v4 string) Rope {
 	case "yarn":
 		r.BetaFast = f.number("rope.scaling.yarn_beta_fast", key("beta_fast"), 32, 1e-6, 1e6)
 		r.BetaSlow = f.number("rope.scaling.yarn_beta_slow", key("beta_slow"), 1, 1e-6, 1e6)
+		r.Fractions = !f.flag("", key("truncate"), true)
 		r.readYarnFactor(f, key)
+		if r.Theta <= 1 {
+			f.fail("%s = %g: want more than 1 for yarn", f.label("rope.freq_base", v5+"rope_theta|rope_theta"), r.Theta)
+		}
 	default:
 		f.fail("%s = %q: want default, linear, llama3, yarn or longrope", f.label("rope.scaling.type", key("rope_type")), r.Kind)
 	}
@@ -150,8 +155,10 @@ func (r *Rope) llama3(inv []float32) {
 // yarn blends interpolated and original frequencies between the dimensions that turn BetaSlow and BetaFast times within
 // the old context.
 func (r *Rope) yarn(inv []float32) {
-	low := math.Floor(r.correctionDim(r.BetaFast))
-	high := math.Ceil(r.correctionDim(r.BetaSlow))
+	low, high := r.correctionDim(r.BetaFast), r.correctionDim(r.BetaSlow)
+	if !r.Fractions {
+		low, high = math.Floor(low), math.Ceil(high)
+	}
 	low, high = max(low, 0), min(high, float64(r.Dim-1))
 	if low == high {
 		high += 0.001

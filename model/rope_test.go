@@ -2,10 +2,12 @@ package model
 
 import (
 	"math"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"quickdraft/internal/golden"
 	"quickdraft/modelfile/gguf"
 	"quickdraft/tensor"
 )
@@ -74,6 +76,35 @@ func TestRopeFarOut(t *testing.T) {
 				require.InDelta(t, cos-sin, got[i], 2*off, "%s: position %d, frequency %d", name, pos, i)
 				require.InDelta(t, cos+sin, got[i+tinyHeadDim/2], 2*off, "%s: position %d, frequency %d", name, pos, i)
 			}
+		}
+	}
+}
+
+// TestYarnWithoutRounding compares with what transformers 4.57.6 computes from the same rope_scaling with truncate false and true.
+func TestYarnWithoutRounding(t *testing.T) {
+	dir := filepath.Join(golden.Dir(t, "archs"), "llama3-rope")
+	for truncate, want := range map[bool][]float32{
+		false: {1, 0.2430078, 0.03399167, 0.007905695, 0.0025, 0.00079056947, 0.00025, 7.905695e-05},
+		true:  {1, 0.23717082, 0.049999997, 0.007905695, 0.0025, 0.00079056947, 0.00025, 7.905695e-05},
+	} {
+		dir := copyDir(t, dir)
+		editConfig(t, dir, func(c map[string]any) {
+			c["rope_scaling"] = map[string]any{
+				"rope_type": "yarn", "factor": 4, "original_max_position_embeddings": 32, "beta_fast": 3, "beta_slow": 0.4, "truncate": truncate,
+			}
+		})
+		rope := loadModel(t, dir, Options{MaxBatch: 1}).config.Rope
+		got := rope.table()
+		require.InDelta(t, 1.138629436111989, got.Scale, 1e-6)
+		require.Len(t, got.InvFreq, len(want))
+		for i, x := range want {
+			require.InEpsilon(t, x, got.InvFreq[i], 1e-6, "truncate %v: frequency %d", truncate, i)
+		}
+		_, err := export(t, dir)
+		if truncate {
+			require.NoError(t, err)
+		} else {
+			require.ErrorContains(t, err, "GGUF cannot say so")
 		}
 	}
 }

@@ -41,9 +41,9 @@ type smollm3Layer struct {
 }
 
 // configureSmolLM3 reads which layers have no rope: those with a 0 in no_rope_layers, or else every fourth. GGUF files know only the
-// latter; rope.layers is a key of this project for models that do otherwise.
+// latter; rope.layers is a key of this project for models that do otherwise. A window is on the layers that layer_types lists, or else
+// on those without a rope.
 func configureSmolLM3(f *fields, c *Config) {
-	configureQwen2(f, c)
 	if f.flag("", "attention_bias", false) || f.flag("", "mlp_bias", false) {
 		f.fail("%s: SmolLM3 with attention_bias or mlp_bias is not supported", f.file)
 	}
@@ -57,6 +57,11 @@ func configureSmolLM3(f *fields, c *Config) {
 	for i := range c.Layers {
 		c.NoRope = append(c.NoRope, list != nil && list[i] == 0 || list == nil && (i+1)%every == 0)
 	}
+	sliding := slidingLayers(f, c.Layers)
+	if sliding == nil {
+		sliding = c.NoRope
+	}
+	c.setWindows(optionalWindow(f), func(layer int) bool { return sliding[layer] })
 }
 
 func newSmolLM3(l *loader) forwarder {

@@ -59,7 +59,7 @@ func newMixtral(l *loader) forwarder {
 	m.output = l.output(m.embed)
 	m.norm = l.norm("output_norm.weight", c.Dim)
 	m.rope = l.ropeTable(c.Rope)
-	scratch := newMoEScratch(c, l.opts.MaxBatch)
+	scratch := new(moeScratch)
 	for i := range c.Layers {
 		blk := fmt.Sprintf("blk.%d.", i)
 		m.layers = append(m.layers, mixtralLayer{
@@ -73,6 +73,7 @@ func newMixtral(l *loader) forwarder {
 			experts:  l.experts(blk, scratch, true),
 		})
 	}
+	l.makeScratch(scratch)
 	return m
 }
 

@@ -22,19 +22,19 @@ type moeScratch struct {
 	taken    []bool     // (experts)
 	chosen   []int32    // rows of the pass that an expert serves
 	x, y     tensor.F32 // (max, dim)
-	gate, up tensor.F32 // (max, expertFF)
+	gate, up tensor.F32 // (max, wide)
+	wide     int        // of the widest expert; 0: there are none
 }
 
-func newMoEScratch(c *Config, maxTokens int) *moeScratch {
-	return &moeScratch{
-		scores: tensor.NewF32(maxTokens, c.Experts),
-		taken:  make([]bool, c.Experts),
-		chosen: make([]int32, 0, maxTokens),
-		x:      tensor.NewF32(maxTokens, c.Dim),
-		y:      tensor.NewF32(maxTokens, c.Dim),
-		gate:   tensor.NewF32(maxTokens, max(c.ExpertFF, c.SharedFF)),
-		up:     tensor.NewF32(maxTokens, max(c.ExpertFF, c.SharedFF)),
+// makeScratch makes the memory of the mixtures when all layers are there: what tensors did not prove is not allocated.
+func (l *loader) makeScratch(s *moeScratch) {
+	if l.err != nil || s.wide == 0 {
+		return
 	}
+	c, n := l.cfg, l.opts.MaxBatch
+	s.scores, s.taken, s.chosen = tensor.NewF32(n, c.Experts), make([]bool, c.Experts), make([]int32, 0, n)
+	s.x, s.y = tensor.NewF32(n, c.Dim), tensor.NewF32(n, c.Dim)
+	s.gate, s.up = tensor.NewF32(n, s.wide), tensor.NewF32(n, s.wide)
 }
 
 // configureExperts reads the fields that all mixtures have.
@@ -58,11 +58,12 @@ func (l *loader) dense(layer int) bool {
 func (l *loader) experts(blk string, scratch *moeScratch, sumToOne bool) *moe {
 	c := l.cfg
 	m := &moe{router: l.matF32(blk+"ffn_gate_inp.weight", c.Experts, c.Dim), used: c.ExpertsUsed, sumToOne: sumToOne, scratch: scratch}
-	for e := range c.Experts {
+	for e := 0; e < c.Experts && l.err == nil; e++ {
 		m.gate = append(m.gate, l.expert(blk+"ffn_gate_exps", e, c.ExpertFF, c.Dim))
 		m.up = append(m.up, l.expert(blk+"ffn_up_exps", e, c.ExpertFF, c.Dim))
 		m.down = append(m.down, l.expert(blk+"ffn_down_exps", e, c.Dim, c.ExpertFF))
 	}
+	scratch.wide = max(scratch.wide, c.ExpertFF)
 	return m
 }
 

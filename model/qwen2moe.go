@@ -84,7 +84,7 @@ func newQwen2MoE(l *loader) forwarder {
 	m.output = l.output(m.embed)
 	m.norm = l.norm("output_norm.weight", c.Dim)
 	m.rope = l.ropeTable(c.Rope)
-	scratch := newMoEScratch(c, l.opts.MaxBatch)
+	scratch := new(moeScratch)
 	for i := range c.Layers {
 		blk := fmt.Sprintf("blk.%d.", i)
 		layer := qwen2MoELayer{
@@ -109,6 +109,7 @@ func newQwen2MoE(l *loader) forwarder {
 		}
 		m.layers = append(m.layers, layer)
 	}
+	l.makeScratch(scratch)
 	return m
 }
 
@@ -159,6 +160,7 @@ type sharedExpert struct {
 
 func (l *loader) sharedExpert(blk string, scratch *moeScratch) *sharedExpert {
 	c := l.cfg
+	scratch.wide = max(scratch.wide, c.SharedFF)
 	return &sharedExpert{
 		router:  l.matF32(blk+"ffn_gate_inp_shexp.weight", 1, c.Dim),
 		gate:    l.mat(blk+"ffn_gate_shexp.weight", c.SharedFF, c.Dim),

@@ -95,6 +95,9 @@ type t5Input struct {
 	k, v   []tensor.F32 // per decoder layer, (n, heads*headDim)
 }
 
+// maxBiases bounds heads times distances, which a small file can claim and t5Bias spreads out.
+const maxBiases = 1 << 21
+
 func configureT5(f *fields, c *Config) {
 	c.KVHeads = c.Heads
 	c.EncoderLayers = c.Layers
@@ -107,6 +110,10 @@ func configureT5(f *fields, c *Config) {
 	if c.RelBuckets%2 != 0 || c.RelDistance <= c.RelBuckets/2 {
 		f.fail("%s = %d with a maximal distance of %d: want an even number below twice the distance",
 			f.label("attention.relative_buckets_count", "relative_attention_num_buckets"), c.RelBuckets, c.RelDistance)
+	}
+	if c.Heads*c.RelDistance > maxBiases {
+		f.fail("%s = %d: want at most %d with %d heads", f.label("attention.relative_max_distance", "relative_attention_max_distance"),
+			c.RelDistance, maxBiases/c.Heads, c.Heads)
 	}
 	c.TiedOutput = f.flag("", "tie_word_embeddings", true)
 	c.ScaledLogits = f.flag("", "scale_decoder_outputs", c.TiedOutput)

@@ -150,6 +150,7 @@ func (s *search) step() (more bool, err error) {
 	began := s.e.now()
 	logits, err := s.e.forward(&b)
 	if err != nil {
+		s.e.notice(err)
 		return s.forgive(err)
 	}
 	s.pass = s.e.now().Sub(began)

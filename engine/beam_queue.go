@@ -36,8 +36,8 @@ func (s *search) queue() error {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.closed {
-		return ErrClosed
+	if err := e.refuses(); err != nil {
+		return err
 	}
 	if n := len(e.queue) + len(e.searches.waiting); n >= e.opts.QueueLimit {
 		return fmt.Errorf("%w: %d requests wait, the limit", ErrQueueFull, n)

@@ -28,6 +28,7 @@ func (e *Engine) encode(r *run) bool {
 		return true
 	}
 	if err := e.model.Encode(r.seq, r.input); err != nil {
+		e.notice(err)
 		e.finish(r, FinishError, err)
 		return false
 	}

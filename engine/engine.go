@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -99,6 +100,7 @@ type Engine struct {
 	beamPlans beamPlans
 
 	specTotals SpecStats // guarded by mu
+	broken     error     // guarded by mu: why there are no answers any more
 	done       chan struct{}
 }
 
@@ -326,8 +328,8 @@ func (e *Engine) SubmitChoices(ctx context.Context, req Request, n int, each fun
 	runs[0].others = runs[1:]
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.closed {
-		return nil, ErrClosed
+	if err := e.refuses(); err != nil {
+		return nil, err
 	}
 	if n := len(e.queue) + len(e.searches.waiting); n >= e.opts.QueueLimit {
 		return nil, fmt.Errorf("%w: %d requests wait, the limit", ErrQueueFull, n)
@@ -341,9 +343,18 @@ func (e *Engine) SubmitChoices(ctx context.Context, req Request, n int, each fun
 	return tickets, nil
 }
 
+// refuses is why no request is taken, or nil. Engine.mu is held.
+func (e *Engine) refuses() error {
+	if e.closed {
+		return ErrClosed
+	}
+	return e.broken
+}
+
 // loop steps while there is work and sleeps while there is none.
 func (e *Engine) loop() {
 	defer close(e.done)
+	debug.SetPanicOnFault(true) // drafters read the target's weights too
 	if e.opts.Spec.Cores != nil {
 		tensor.Confine(e.opts.Spec.Cores)
 	}

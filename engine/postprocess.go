@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"quickdraft/machine"
 	"quickdraft/model"
 	"quickdraft/tensor"
 )
@@ -162,6 +163,7 @@ func (e *Engine) reap() {
 // fail ends the requests of a pass that could not be computed; what the pass appended is not committed. When only some
 // rows are not numbers, the others' requests go on in the next pass.
 func (e *Engine) fail(p *plan, err error) {
+	e.notice(err)
 	var nan *model.NaNError
 	if !errors.As(err, &nan) {
 		for _, it := range p.items {
@@ -180,6 +182,17 @@ func (e *Engine) fail(p *plan, err error) {
 		default:
 			e.finish(it.r, FinishError, e.notNumbers(nan))
 		}
+	}
+}
+
+// notice remembers an error of the model that every later pass will have too: requests are refused with it from now on, and
+// those that wait end with it in their turn.
+func (e *Engine) notice(err error) {
+	var changed *machine.ChangedError
+	if errors.As(err, &changed) {
+		e.mu.Lock()
+		e.broken = err
+		e.mu.Unlock()
 	}
 }
 

@@ -7,9 +7,11 @@
 package model
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"fmt"
 	"os"
+	"runtime/debug"
 	"sort"
 	"strings"
 
@@ -107,6 +109,7 @@ type Model struct {
 	output      *tensor.Mat // (Vocab, Dim)
 	store       *tileStore
 	fingerprint [sha256.Size]byte
+	broken      error // what ended the use of the weights
 }
 
 // Load opens a GGUF file or a safetensors folder and repacks its weights.
@@ -133,7 +136,9 @@ func Load(path string, o Options) (*Model, error) {
 }
 
 // LoadGGUF is Load for an open GGUF file. The model keeps nothing of the file.
-func LoadGGUF(f *gguf.File, o Options) (*Model, error) {
+func LoadGGUF(f *gguf.File, o Options) (_ *Model, err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer machine.CatchFault(&err, f.Explain)
 	name, ok := f.String("general.architecture")
 	if !ok {
 		return nil, fmt.Errorf("%s: general.architecture: missing, or not a string", f.Path())
@@ -152,7 +157,9 @@ func LoadGGUF(f *gguf.File, o Options) (*Model, error) {
 }
 
 // LoadSafetensors is Load for an open checkpoint. The model keeps nothing of it.
-func LoadSafetensors(c *safetensors.Checkpoint, o Options) (*Model, error) {
+func LoadSafetensors(c *safetensors.Checkpoint, o Options) (_ *Model, err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer machine.CatchFault(&err, c.Explain)
 	f := configFields(c)
 	name, arch, err := findModelType(f)
 	if err != nil {
@@ -204,15 +211,25 @@ func newPool(cores []int) *tensor.Pool {
 
 func load(name string, arch architecture, f *fields, w weights, o Options) (*Model, error) {
 	m := &Model{pool: o.Pool, f32: o.F32}
+	if err := m.load(name, arch, f, w, o); err != nil {
+		m.Close()
+		return nil, err
+	}
+	return m, nil
+}
+
+func (m *Model) load(name string, arch architecture, f *fields, w weights, o Options) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer machine.CatchFault(&err, func(addr uintptr) error { return cmp.Or(w.explain(addr), m.store.explain(addr)) })
 	if o.MaxBatch == 0 {
 		o.MaxBatch = DefaultMaxBatch
 	}
 	if o.MaxBatch < 1 || o.MaxBatch > 1<<16 {
-		return nil, fmt.Errorf("MaxBatch = %d: want 1 to %d", o.MaxBatch, 1<<16)
+		return fmt.Errorf("MaxBatch = %d: want 1 to %d", o.MaxBatch, 1<<16)
 	}
 	cfg, err := readConfig(name, arch, f)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if m.pool == nil {
 		m.pool, m.ownsPool = newPool(o.Cores), true
@@ -228,15 +245,18 @@ func load(name string, arch architecture, f *fields, w weights, o Options) (*Mod
 		m.store.finish(l.err)
 	}
 	if l.err != nil {
-		m.Close()
-		return nil, l.err
+		return l.err
 	}
 	m.config, m.weightBytes, m.macs, m.outMACs = *cfg, l.perToken, l.macs, l.outMACs
-	if err := m.newPass(o.MaxBatch); err != nil {
-		m.Close()
-		return nil, err
+	return m.newPass(o.MaxBatch)
+}
+
+// changed is the error of a read of weights that failed at addr, nil when they are not mapped there. The model has no use then.
+func (m *Model) changed(addr uintptr) error {
+	if err := m.store.explain(addr); err != nil {
+		m.broken = err
 	}
-	return m, nil
+	return m.broken
 }
 
 // build has the architecture take its weights.
@@ -246,11 +266,11 @@ func (m *Model) build(cfg *Config, f *fields, w weights, o Options) *loader {
 		cfg: cfg, arch: arch, fields: f, src: w, pool: m.pool, opts: o, store: m.store,
 		used: map[string]bool{}, total: w.bytes(),
 	}
+	defer func() { m.mats, m.output = l.mats, l.out }() // also of a build that ends in a fault, to be freed
 	m.arch = arch.build(l)
 	if l.err == nil {
 		l.checkUnused()
 	}
-	m.mats, m.output = l.mats, l.out
 	return l
 }
 

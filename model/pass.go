@@ -2,9 +2,11 @@ package model
 
 import (
 	"fmt"
+	"runtime/debug"
 	"strings"
 
 	"quickdraft/kvcache"
+	"quickdraft/machine"
 	"quickdraft/quant"
 	"quickdraft/tensor"
 )
@@ -121,8 +123,14 @@ func (m *Model) newPass(maxTokens int) error {
 // Forward runs the batch and returns logits, (len(b.Logits), Vocab or tokens of b.Shortlist), one row for each wanted token in the order asked for;
 // they stay valid until the next call. Keys and values of all tokens are appended to their sequences but not committed:
 // the caller commits what it keeps. It returns an error, and nothing is appended for good, when the batch is malformed,
-// when a sequence has no room, or as *NaNError when logits are not numbers.
-func (m *Model) Forward(b *Batch) (tensor.F32, error) {
+// when a sequence has no room, as *NaNError when logits are not numbers, or as *machine.ChangedError, from then on, when the
+// file that the weights are mapped from lost some of them.
+func (m *Model) Forward(b *Batch) (_ tensor.F32, err error) {
+	if m.broken != nil {
+		return tensor.F32{}, m.broken
+	}
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer machine.CatchFault(&err, m.changed)
 	p := &m.pass
 	if err := p.prepare(b, &m.config); err != nil {
 		return tensor.F32{}, err
@@ -149,7 +157,12 @@ const maxInput = 1 << 14
 
 // Encode runs the encoder of an encoder-decoder over the input that a sequence answers; Forward then continues from the
 // sequence's own tokens, the first of which is Config.DecoderStart. The encoded input is kept until Forget.
-func (m *Model) Encode(seq *kvcache.Seq, tokens []int32) error {
+func (m *Model) Encode(seq *kvcache.Seq, tokens []int32) (err error) {
+	if m.broken != nil {
+		return m.broken
+	}
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer machine.CatchFault(&err, m.changed)
 	e, ok := m.arch.(encoderDecoder)
 	if !ok {
 		return fmt.Errorf("%s: architecture %s has no encoder", m.config.File, m.config.Arch)

@@ -131,10 +131,24 @@ func (s *tileStore) finish(err error) (again bool) {
 	return false
 }
 
-// close unmaps the tiles.
-func (s *tileStore) close() {
-	if s != nil && s.in != nil {
-		s.in.Close()
-		s.in = nil
+// explain returns the error of a failed read at addr, if the file is mapped there.
+func (s *tileStore) explain(addr uintptr) error {
+	if s == nil || s.in == nil {
+		return nil
 	}
+	return s.in.Explain(addr)
+}
+
+// close unmaps the tiles and drops a file that is not complete.
+func (s *tileStore) close() {
+	if s == nil {
+		return
+	}
+	if s.in != nil {
+		s.in.Close()
+	}
+	if s.out != nil {
+		s.out.Abort()
+	}
+	s.in, s.out = nil, nil
 }

@@ -2,6 +2,7 @@ package model
 
 import (
 	"fmt"
+	"runtime/debug"
 
 	"quickdraft/machine"
 	"quickdraft/quant"
@@ -27,7 +28,9 @@ type Shortlist struct {
 
 // NewShortlist lists the first tokens and those of also for good. Tokens come in tiles of 16 rows; the rows behind the last
 // whole tile cannot be listed. The error says what does not fit the vocabulary.
-func (m *Model) NewShortlist(first int, also ...int32) (*Shortlist, error) {
+func (m *Model) NewShortlist(first int, also ...int32) (s *Shortlist, err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer machine.CatchFault(&err, m.changed)
 	w := m.output
 	if w == nil || first < 1 || first > w.Rows {
 		return nil, fmt.Errorf("%s: shortlist of %d tokens: want 1 to %d", m.config.File, first, m.config.Vocab)
@@ -36,11 +39,10 @@ func (m *Model) NewShortlist(first int, also ...int32) (*Shortlist, error) {
 	if whole == 0 {
 		return nil, fmt.Errorf("%s: shortlist of a vocabulary of %d tokens: want %d or more", m.config.File, w.Rows, quant.TileRows)
 	}
-	s := &Shortlist{
+	s = &Shortlist{
 		whole: w, tileSize: len(w.Tiles) / quant.Tiles(w.Rows), users: make([]int32, whole), placeOf: make([]int32, whole),
 		places: make([]int32, 0, whole), ids: make([]int32, 0, whole*quant.TileRows),
 	}
-	var err error
 	if s.pages, err = machine.MapPages(whole*s.tileSize, true); err != nil {
 		return nil, fmt.Errorf("%s: shortlist of %d tokens: %w", m.config.File, whole*quant.TileRows, err)
 	}

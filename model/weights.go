@@ -18,6 +18,7 @@ type weights interface {
 	bytes() int64                // of all tensors
 	// fingerprint identifies the state of the files without reading all of them; false for a checkpoint in memory.
 	fingerprint() (sum [32]byte, ok bool)
+	explain(addr uintptr) error // of a failed read of its files, nil where none is mapped
 }
 
 // rawTensor is one tensor as the file stores it.
@@ -75,6 +76,8 @@ func (w *ggufWeights) bytes() (n int64) {
 	return n
 }
 
+func (w *ggufWeights) explain(addr uintptr) error { return w.file.Explain(addr) }
+
 func (w *ggufWeights) fingerprint() ([32]byte, bool) { return w.file.Fingerprint() }
 
 type safetensorsWeights struct {
@@ -126,6 +129,8 @@ func (w *safetensorsWeights) bytes() (n int64) {
 	}
 	return n
 }
+
+func (w *safetensorsWeights) explain(addr uintptr) error { return w.ckpt.Explain(addr) }
 
 func (w *safetensorsWeights) fingerprint() ([32]byte, bool) {
 	sum, err := w.ckpt.Fingerprint()

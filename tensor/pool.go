@@ -3,8 +3,11 @@ package tensor
 import (
 	"fmt"
 	"runtime"
+	"runtime/debug"
 	"sync/atomic"
 	"time"
+
+	"quickdraft/machine"
 )
 
 const (
@@ -35,7 +38,8 @@ type Pool struct {
 	closed  bool
 	task    Task // stable while the gate is open or someone is inside
 	workers []worker
-	cores   []int // CPUs that the workers keep to; nil: wherever the system puts them
+	cores   []int                         // CPUs that the workers keep to; nil: wherever the system puts them
+	fault   atomic.Pointer[machine.Fault] // the first one of the task
 
 	gate    counter // see gateShut
 	done    counter // workers that have finished the task
@@ -91,7 +95,8 @@ func (p *Pool) Close() {
 }
 
 // Run has every worker do its share of the task and returns when all have finished. It panics when the pool is already
-// running a task or is closed.
+// running a task or is closed, and with the machine.Fault of a worker that read mapped memory which is not there: the others
+// have finished then and the pool can be used again. A task must not have workers wait for one that may still read such memory.
 func (p *Pool) Run(task Task) { p.run(task, true) }
 
 // RunAny is Run for a task that deals out its work by itself and is done when Do returns in any worker: those that have
@@ -106,7 +111,7 @@ func (p *Pool) run(task Task, all bool) {
 		p.done.Store(0)
 		p.start(task)
 	}
-	task.Do(0, p.n)
+	p.own(task)
 	if p.n > 1 {
 		if all {
 			p.await(&p.done, ^uint64(0), uint64(p.n-1))
@@ -114,7 +119,33 @@ func (p *Pool) run(task Task, all bool) {
 		p.gate.Or(gateShut)
 		p.await(&p.gate, gateInside, 0)
 	}
+	fault := p.fault.Load()
+	if fault != nil {
+		p.fault.Store(nil)
+	}
 	p.busy.Store(false)
+	if fault != nil {
+		panic(*fault)
+	}
+}
+
+// own is the caller's part of a task.
+func (p *Pool) own(task Task) {
+	defer func() {
+		if x := recover(); x != nil {
+			p.faulted(x)
+		}
+	}()
+	task.Do(0, p.n)
+}
+
+// faulted keeps a panic that is a fault for the caller of Run; any other goes on.
+func (p *Pool) faulted(x any) {
+	fault, ok := x.(machine.Fault)
+	if !ok {
+		panic(x)
+	}
+	p.fault.CompareAndSwap(nil, &fault)
 }
 
 // start publishes the task, opens the gate and wakes the workers that sleep.
@@ -152,12 +183,28 @@ func Confine(cores []int) {
 // the median is half a microsecond.
 func (p *Pool) work(i int) {
 	runtime.LockOSThread()
+	debug.SetPanicOnFault(true)
 	if p.cores != nil {
 		restrict(p.cores)
 	} else {
 		pin(p.n, i+1)
 	}
 	last := uint64(0) // task
+	for p.serve(i, last) {
+		last = p.gate.Load() / gateTask // as long as the worker is inside there is no other
+		p.leave()
+	}
+}
+
+// serve does a worker's part of every task after last until the pool closes. It returns true earlier when a part ends in a
+// fault, with the worker inside its task: what recovers is set up once and not for every task.
+func (p *Pool) serve(i int, last uint64) (faulted bool) {
+	defer func() {
+		if x := recover(); x != nil {
+			p.faulted(x)
+			faulted = true
+		}
+	}()
 	for {
 		p.workers[i].await(&p.gate, last)
 		g := p.gate.Load()
@@ -165,7 +212,7 @@ func (p *Pool) work(i int) {
 		for g/gateTask == last && g&gateShut == 0 {
 			if p.gate.CompareAndSwap(g, g+1) {
 				if p.task == nil {
-					return
+					return false
 				}
 				p.task.Do(i+1, p.n)
 				p.leave()

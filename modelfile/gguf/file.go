@@ -33,6 +33,7 @@ type File struct {
 
 	headBytes   int                            // of this file before its tensor data
 	fingerprint func() (sum [sha256.Size]byte) // nil for Parse
+	explain     func(addr uintptr) error       // nil for Parse
 }
 
 // Tensor is one named matrix or vector of a file.
@@ -211,13 +212,21 @@ func (f *File) Fingerprint() (sum [sha256.Size]byte, ok bool) {
 	return f.fingerprint(), true
 }
 
+// Explain returns a *machine.ChangedError when one of the opened files is mapped at addr, where a read failed, and nil otherwise.
+func (f *File) Explain(addr uintptr) error {
+	if f.explain == nil {
+		return nil
+	}
+	return f.explain(addr)
+}
+
 // Close unmaps the file. Tensor data and unread values are gone afterwards.
 func (f *File) Close() error {
 	if f.close == nil {
 		return nil
 	}
 	done := f.close
-	f.close, f.release, f.fingerprint = nil, nil, nil
+	f.close, f.release, f.fingerprint, f.explain = nil, nil, nil, nil
 	f.keys, f.meta, f.tensors, f.byName = nil, nil, nil, nil
 	return done()
 }

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"path/filepath"
 	"regexp"
+	"runtime/debug"
 
+	"quickdraft/machine"
 	"quickdraft/modelfile/internal/mapfile"
 )
 
@@ -33,19 +35,26 @@ func Open(path string) (*File, error) {
 		return nil, err
 	}
 	maps := mappings{files: []*mapfile.File{m}}
-	f, err := parsePart(path, m.Data)
-	if err == nil {
-		maps.headBytes = []int{f.headBytes}
-		err = f.joinParts(&maps)
-	}
-	if err == nil {
-		err = f.checkVocabulary()
-	}
+	f, err := maps.parse(path)
 	if err != nil {
 		return nil, errors.Join(err, maps.close())
 	}
-	f.close, f.release, f.fingerprint = maps.close, maps.release, maps.fingerprint
+	f.close, f.release, f.fingerprint, f.explain = maps.close, maps.release, maps.fingerprint, maps.explain
 	return f, nil
+}
+
+// parse reads the first file and maps and reads the others that it names.
+func (ms *mappings) parse(path string) (f *File, err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer machine.CatchFault(&err, ms.explain)
+	if f, err = parsePart(path, ms.files[0].Data); err != nil {
+		return nil, err
+	}
+	ms.headBytes = []int{f.headBytes}
+	if err := f.joinParts(ms); err != nil {
+		return nil, err
+	}
+	return f, f.checkVocabulary()
 }
 
 // mappings are the mapped files of one model.
@@ -64,6 +73,8 @@ func (ms *mappings) close() error {
 
 // release is the same for all mappings: the pages are found by address.
 func (ms *mappings) release(data []byte) { ms.files[0].Release(data) }
+
+func (ms *mappings) explain(addr uintptr) error { return mapfile.Explain(ms.files, addr) }
 
 func (ms *mappings) fingerprint() [sha256.Size]byte {
 	return mapfile.Fingerprint(ms.files, ms.headBytes)

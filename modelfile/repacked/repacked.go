@@ -22,10 +22,12 @@ import (
 	"hash/crc32"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"sync/atomic"
 
+	"quickdraft/machine"
 	"quickdraft/modelfile/gguf"
 	"quickdraft/modelfile/internal/mapfile"
 )
@@ -94,19 +96,22 @@ type File struct {
 }
 
 // Open maps a file and checks all of it. It returns an error that wraps ErrStale when the file has another key or
-// version, ErrDamaged when it is not what was written, and otherwise what the system says.
+// version, ErrDamaged when it is not what was written, or not any more, and otherwise what the system says.
 func Open(path string, key Key) (*File, error) {
 	m, err := mapfile.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	f := &File{mapped: m}
-	if err := f.parse(m.Data, key); err != nil {
+	if err := f.read(key); err != nil {
 		m.Close()
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return f, nil
 }
+
+// Explain returns a *machine.ChangedError when the file is mapped at addr, where a read failed, and nil otherwise.
+func (f *File) Explain(addr uintptr) error { return mapfile.Explain([]*mapfile.File{f.mapped}, addr) }
 
 // Close unmaps the file.
 func (f *File) Close() error {
@@ -116,6 +121,23 @@ func (f *File) Close() error {
 
 func damaged(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrDamaged, fmt.Sprintf(format, args...))
+}
+
+// read parses the file. One that changes meanwhile is damaged.
+func (f *File) read(key Key) error {
+	err := guarded(f.Explain, func() error { return f.parse(f.mapped.Data, key) })
+	var changed *machine.ChangedError
+	if errors.As(err, &changed) {
+		return damaged("it was changed while it was read")
+	}
+	return err
+}
+
+// guarded calls do with faults as errors, where explain has one.
+func guarded(explain func(uintptr) error, do func() error) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer machine.CatchFault(&err, explain)
+	return do()
 }
 
 func (f *File) parse(data []byte, key Key) error {
@@ -213,8 +235,15 @@ func (f *File) check() error {
 	}
 	var bad atomic.Pointer[piece]
 	parallel(len(pieces), func(i int) {
-		s := &f.Sections[pieces[i].section]
-		if bad.Load() == nil && crc(chunk(s.Tiles, pieces[i].chunk)) != s.sums[pieces[i].chunk] {
+		if bad.Load() != nil {
+			return
+		}
+		s, sum := &f.Sections[pieces[i].section], uint32(0)
+		err := guarded(f.Explain, func() error {
+			sum = crc(chunk(s.Tiles, pieces[i].chunk))
+			return nil
+		})
+		if err != nil || sum != s.sums[pieces[i].chunk] {
 			bad.Store(&pieces[i])
 		}
 	})

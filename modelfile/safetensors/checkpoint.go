@@ -11,9 +11,11 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strings"
 
+	"quickdraft/machine"
 	"quickdraft/modelfile/internal/mapfile"
 )
 
@@ -50,6 +52,8 @@ func OpenDir(dir string) (*Checkpoint, error) {
 }
 
 func (c *Checkpoint) open() (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer machine.CatchFault(&err, c.Explain)
 	if c.config, err = readJSON(filepath.Join(c.dir, configName)); errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%s: holds no %s, want the folder of a checkpoint: %w", c.dir, configName, fs.ErrNotExist)
 	} else if err != nil {
@@ -196,6 +200,9 @@ func (c *Checkpoint) Fingerprint() (sum [sha256.Size]byte, err error) {
 	}
 	return mapfile.Fingerprint(files, headBytes), nil
 }
+
+// Explain returns a *machine.ChangedError when a file of tensors is mapped at addr, where a read failed, and nil otherwise.
+func (c *Checkpoint) Explain(addr uintptr) error { return mapfile.Explain(c.maps, addr) }
 
 // Close unmaps the files.
 func (c *Checkpoint) Close() error {

@@ -8,11 +8,15 @@ import (
 	"math"
 	"os"
 	"time"
+	"unsafe"
+
+	"quickdraft/machine"
 )
 
 // File is a regular file whose bytes are readable as a slice.
 type File struct {
 	Data     []byte    // the whole file; empty after Close
+	Path     string    // as Open was told
 	Name     string    // last element of its path
 	Modified time.Time // when it was opened
 	mapped   bool      // Data is a mapping and not a copy
@@ -42,13 +46,13 @@ func Open(path string) (*File, error) {
 		return nil, fmt.Errorf("%s: has %d bytes, this system addresses %d", path, size, math.MaxInt)
 	}
 	if size == 0 {
-		return &File{Name: info.Name(), Modified: info.ModTime()}, nil
+		return &File{Path: path, Name: info.Name(), Modified: info.ModTime()}, nil
 	}
 	data, mapped, err := mapBytes(f, int(size))
 	if err != nil {
 		return nil, fmt.Errorf("%s: map %d bytes: %w", path, size, err)
 	}
-	return &File{Data: data, Name: info.Name(), Modified: info.ModTime(), mapped: mapped}, nil
+	return &File{Data: data, Path: path, Name: info.Name(), Modified: info.ModTime(), mapped: mapped}, nil
 }
 
 func kind(m os.FileMode) string {
@@ -68,6 +72,17 @@ func (f *File) Release(part []byte) {
 	if f.mapped && len(part) > 0 {
 		releasePages(part)
 	}
+}
+
+// Explain returns a *machine.ChangedError when a file is mapped at addr, where a read failed, and nil when none is.
+func Explain(files []*File, addr uintptr) error {
+	for _, f := range files {
+		start := uintptr(unsafe.Pointer(unsafe.SliceData(f.Data)))
+		if f.mapped && addr-start < uintptr(len(f.Data)) {
+			return &machine.ChangedError{File: f.Path}
+		}
+	}
+	return nil
 }
 
 // Close unmaps the file.

@@ -29,6 +29,7 @@ type runFlags struct {
 	raw, asJSON    bool
 	ignoreEOS      bool
 	beams          beamFlags
+	stops          []string
 }
 
 func runCommand() *cobra.Command {
@@ -63,6 +64,7 @@ func runCommand() *cobra.Command {
 	wordsVar(fl, &f.layout, "kv-layout", "", "contiguous", oneOf("contiguous", "paged"), `KV cache: "contiguous" for one answer at a time, or "paged" as for many, which remembers earlier turns longer`)
 	fl.BoolVar(&f.raw, "raw", false, "feed the prompt as it is, without the chat template")
 	fl.BoolVar(&f.asJSON, "json", false, "print one JSON object with the answer and the figures")
+	fl.Var(&pieces{p: &f.stops}, "stop", "text that ends the answer and is not shown; may be given several times")
 	fl.BoolVar(&f.ignoreEOS, "ignore-eos", false, "go on past end-of-sequence tokens")
 	return cmd
 }
@@ -107,6 +109,12 @@ func (f *runFlags) run(ctx context.Context) error {
 	p := f.params()
 	if err := p.Validate(1 << 30); err != nil {
 		return &usageError{err}
+	}
+	if err := text.CheckStops(f.stops); err != nil {
+		return &usageError{fmt.Errorf("--stop: %w", err)}
+	}
+	if len(f.stops) > 0 && f.beams.Beams > 1 {
+		return &usageError{errors.New("--stop with --num-beams: a search has many answers at once and no text of any until its end")}
 	}
 	if f.raw && f.system != "" {
 		return &usageError{errors.New("--system needs the chat template, which --raw leaves out")}
@@ -217,12 +225,20 @@ func (f *runFlags) generate(ctx context.Context, m *loaded, ids []int32, show fu
 	if f.beams.Beams > 1 {
 		return f.search(ctx, m, req, show)
 	}
+	stream, err := text.NewStopStream(m.text.Tokenizer, f.stops)
+	if err != nil {
+		return result{}, err
+	}
+	if len(f.stops) > 0 {
+		if req.Stop, err = text.NewStopStream(m.text.Tokenizer, f.stops); err != nil {
+			return result{}, err
+		}
+	}
 	ticket, err := m.Submit(ctx, req)
 	if err != nil {
 		return result{}, err
 	}
 	var res result
-	stream := m.text.Tokenizer.NewStream(true)
 	for tok := range ticket.Tokens() {
 		if tok.HasID {
 			res.ids = append(res.ids, tok.ID)

@@ -7,7 +7,7 @@ package drafter
 // Two things bound what a bad drafter costs. Guesses are planned only where the measured model says that they pay, or as a
 // probe, which comes rarer the longer probes fail. And all of it draws on a credit: verified rounds that gave fewer tokens
 // than plain passes would have given in their time are paid from it, better rounds refill it, plain decoding refills it by
-// a hundredth of its time, and without credit there are no guesses.
+// a little of its time, and without credit there are no guesses.
 type Controller struct {
 	nMax  int    // guesses a request may have in one round
 	pass  *Costs // T: seconds of a target pass by its tokens
@@ -31,12 +31,12 @@ type Controller struct {
 }
 
 const (
-	startCredit   = 2.5  // T(1) that guessing may cost before it has earned anything
-	maxCredit     = 16.0 // T(1) that good rounds may save up for bad ones
-	earning       = 0.01 // share of plain decoding time that probes may use
-	margin        = 1.02 // a plan must promise this much over plain decoding
-	plainEvery    = 128  // passes with guesses after which one goes without, to measure T(1)
-	firstInterval = 4    // idle passes before the first probe
+	startCredit   = 1.5    // T(1) that guessing may cost before it has earned anything
+	maxCredit     = 16.0   // T(1) that good rounds may save up for bad ones
+	earning       = 0.0075 // share of plain decoding time that probes may use
+	margin        = 1.02   // a plan must promise this much over plain decoding
+	plainEvery    = 128    // passes with guesses after which one goes without, to measure T(1)
+	firstInterval = 4      // idle passes before the first probe
 	maxInterval   = 64
 	tryInterval   = 16   // passes before an arm is tried that was not the best
 	smallGain     = 0.02 // levels that add fewer tokens are not looked at
@@ -208,12 +208,12 @@ func (c *Controller) Passed(nTokens, nStreams, committed int, pass, draft, late 
 	if nStreams < 1 || !(pass > 0) {
 		return
 	}
-	expected := c.pass.At(nTokens)
+	expected, measured := c.pass.At(nTokens), nTokens <= maxCounts && c.Measured(nTokens)
 	c.pass.Observe(nTokens, pass)
 	if c.credit == 0 && expected == 0 {
 		c.credit = float64(startCredit * c.pass.At(1))
 	}
-	if expected > 0 {
+	if measured {
 		pass = min(pass, float64(1.5*expected)) // what a neighbour on the machine did is not the guesses' fault
 	}
 	plain := c.pass.At(nStreams)

@@ -18,6 +18,7 @@ type simulation struct {
 	tokens   int     // of each request on average
 	noise    float64 // of the times
 	proposes float64 // share of rounds in which the drafter has something to say; 0: all
+	cold     bool    // nothing was calibrated
 	seed     uint64
 }
 
@@ -31,7 +32,9 @@ func (m simulation) run(t *testing.T, fixed int) (seconds float64, c *Controller
 	jitter := func() float64 { return 1 + m.noise*math.Abs(rng.NormFloat64()) }
 	c = NewController(nMax, m.level/m.pass(1))
 	for _, n := range CalibrationWidths {
-		c.Calibrate(n, m.pass(n)*jitter())
+		if !m.cold {
+			c.Calibrate(n, m.pass(n)*jitter())
+		}
 	}
 	active := make([]*Stream, max(m.streams, 1))
 	done := make([]int, len(active))

@@ -22,6 +22,7 @@ const (
 	costSpread = 0.5 // share of its correction that the other counts take: machines drift as a whole
 	costClip   = 2.0 // an observation moves nothing by more than this factor before smoothing
 	fullWeight = 16
+	settled    = 4 // observations after which a deviation speaks of the machine and not of what was believed
 )
 
 // NewCosts makes an empty table for counts 1 to limit.
@@ -57,18 +58,19 @@ func (c *Costs) Observe(n int, seconds float64) {
 	}
 	expected := c.At(n)
 	if c.raw[n-1] == 0 {
-		c.raw[n-1] = expected
-		if c.weight[n-1] = 1; c.known == 1 && c.steps != nil {
+		if c.weight[n-1] = 1; c.steps != nil && n > c.widest() {
 			c.weight[n-1] = 0 // nothing speaks for what was expected
 		}
+		c.raw[n-1] = expected
 		if c.known++; expected <= 0 {
 			c.raw[n-1] = seconds
 		}
 	}
 	ratio := min(max(seconds/expected, 1/costClip), costClip)
 	alpha := max(costAlpha, 1/(c.weight[n-1]+1))
+	spread := float64(costSpread*costAlpha) * min(1, c.weight[n-1]/settled)
 	for i := range c.raw {
-		share := float64(costSpread * costAlpha)
+		share := spread
 		if i == n-1 {
 			share = alpha
 		}
@@ -90,7 +92,7 @@ func (c *Costs) At(n int) float64 {
 		return c.clean[n-1]
 	}
 	last := len(c.clean)
-	return c.clean[last-1] + float64(c.slope(last)*float64(n-last))
+	return c.clean[last-1] + float64(max(c.slope(last), c.leastRise(last, n))*float64(n-last))
 }
 
 // slope is the cost of one more beyond count n, from the upper half of what lies below it.
@@ -143,8 +145,28 @@ func (c *Costs) rebuild() {
 	}
 	rise := c.slope(before)
 	for i := before; i < len(c.clean); i++ {
-		c.clean[i] = c.clean[before-1] + float64(rise*float64(i+1-before))
+		c.clean[i] = c.clean[i-1] + max(rise, c.leastRise(before, i+1))
 	}
+}
+
+// leastRise is what count n costs more than the one before at the least, where nothing beyond widest was measured: of two
+// noisy passes the wider one may have been the shorter, and many more tokens are not free because of that. Once a pass is
+// bound by arithmetic each token costs its share; half of that is believed without having been seen.
+func (c *Costs) leastRise(widest, n int) float64 {
+	if c.steps == nil || n <= firstRound {
+		return 0
+	}
+	return c.clean[widest-1] / float64(2*max(widest, firstRound))
+}
+
+// widest returns the largest count that was measured, 0 when none was.
+func (c *Costs) widest() int {
+	for n := len(c.raw); n > 0; n-- {
+		if c.raw[n-1] > 0 {
+			return n
+		}
+	}
+	return 0
 }
 
 // guess fills the curve from count 1 alone.

@@ -28,7 +28,7 @@ func TestWhatTheCreditPays(t *testing.T) {
 	c = calibrated(cheap)
 	before = c.credit
 	c.Passed(1, 1, 1, t1, 0, 0)
-	require.InDelta(t, before+earning*t1, c.credit, 1e-9, "plain decoding earns a hundredth")
+	require.InDelta(t, before+earning*t1, c.credit, 1e-9, "plain decoding earns a little")
 	before = c.credit
 	c.Passed(1, 1, 1, t1, 3e-3, 0)
 	require.InDelta(t, before+earning*t1-3e-3, c.credit, 1e-9, "a drafter that was asked in vain is paid for")
@@ -37,6 +37,10 @@ func TestWhatTheCreditPays(t *testing.T) {
 	before = c.credit
 	c.Passed(5, 1, 1, 100*cheap(5), 0, 0)
 	require.Greater(t, c.credit, before-cheap(5), "what a neighbour on the machine did is not the guesses' fault")
+	before = c.credit
+	c.Passed(200, 1, 1, 100*t1, 0, 0)
+	require.Less(t, c.credit, before-98*t1, "a width that nothing was known of costs what it took")
+	c.credit = before
 	for range 200 {
 		c.Passed(5, 1, 5, cheap(5), 0, 0)
 	}

@@ -84,8 +84,9 @@ func (e *Engine) SpecReport() (SpecReport, bool) {
 const (
 	// calibrationTime bounds what the calibration may take in all.
 	calibrationTime = 400 * time.Millisecond
-	// calibrationShare of the time of decoding is what it may take at any time: short answers are not to pay for long ones.
-	calibrationShare = 0.02
+	// calibrationShare of the time of decoding is what it may take at any time where guesses pay, and idleShare where they do
+	// not: short answers are not to pay for long ones, nor those that gain nothing for what might be gained.
+	calibrationShare, idleShare = 0.02, 0.005
 )
 
 // calibration measures T(M) for widths that rounds have not measured by then, on a sequence of its own, between passes of
@@ -134,7 +135,11 @@ func (e *Engine) calibrate() {
 		return
 	}
 	price := float64(2 * c.PassSeconds(min(drafter.CalibrationWidths[k.next], 8))) // what is not measured is taken to be dear
-	if k.spent.Seconds()+price > calibrationShare*k.decoding.Seconds() {
+	share := idleShare
+	if _, pays := c.Expected(); pays {
+		share = calibrationShare
+	}
+	if k.spent.Seconds()+price > share*k.decoding.Seconds() {
 		return
 	}
 	if e.measureNext() != nil {

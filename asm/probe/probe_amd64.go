@@ -39,6 +39,16 @@ func peak(rounds int) int64 {
 	return int64(rounds) * int64(perRound)
 }
 
+func instructions() string {
+	switch cpu.Best() {
+	case cpu.VNNI, cpu.AMX, cpu.AVXVNNI:
+		return "VPDPBUSD"
+	case cpu.AVX512, cpu.AVX2:
+		return "VPMADDUBSW, VPADDW"
+	}
+	return "none"
+}
+
 func matrixPeak(rounds int) int64 {
 	if !cpu.Active(cpu.AMX) {
 		return 0

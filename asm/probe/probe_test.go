@@ -1,6 +1,11 @@
 package probe
 
 import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -25,6 +30,33 @@ func TestInt8PeakCounts(t *testing.T) {
 	require.Positive(t, one)
 	require.Equal(t, 1000*one, Int8Peak(1000))
 	require.Zero(t, Int8Peak(0))
+}
+
+// TestInt8PeakRunsWhatItSays reads the loop in the assembly of the level in use.
+func TestInt8PeakRunsWhatItSays(t *testing.T) {
+	folder := cpu.Best().String()
+	switch cpu.Best() {
+	case cpu.Go:
+		require.Equal(t, "none", Int8Instructions())
+		return
+	case cpu.AMX:
+		folder = "vnni"
+	}
+	text, err := os.ReadFile(filepath.Join("..", folder, "probe_amd64.s"))
+	require.NoError(t, err)
+	_, loop, found := strings.Cut(string(text), "TEXT ·Peak(")
+	require.True(t, found)
+	_, loop, found = strings.Cut(loop, "round:")
+	require.True(t, found)
+	loop, _, found = strings.Cut(loop, "JNE")
+	require.True(t, found)
+	var names []string
+	for _, name := range regexp.MustCompile(`\bVP\w+`).FindAllString(loop, -1) {
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	require.Equal(t, strings.Join(names, ", "), Int8Instructions())
 }
 
 func TestMatrixPeakCounts(t *testing.T) {

@@ -6,12 +6,14 @@ usage: peers.py [--engines a,b] [--threads N] [--rounds N] [--prompt N] [--isa L
 QUICKDRAFT is the built command. Engines are installed by name from the package index that pip is set up for, each into
 its own environment below --home (default: ~/.cache/quickdraft-peers), never into the checkout; --install-only ends there.
 A round runs every engine once, so that all of them see the same drift of a shared machine. A ratio is printed only when
-both sides spread by at most 20 % over the rounds: (90th percentile - 10th percentile) / median.
+both sides spread by at most 20 % over the rounds: (third quartile - first quartile) / median, the middle half, whose width
+does not depend on the number of rounds, of which 5 are the least.
 """
 
 import argparse
 import json
 import os
+import shlex
 import statistics
 import subprocess
 import sys
@@ -21,6 +23,8 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 MAX_SPREAD = 0.20
+MIN_ROUNDS = 5
+PAUSE = 0.3
 SIZES = (1, 2, 4, 8, 16)
 DEPTH = 64
 DECODE = 16
@@ -128,15 +132,24 @@ class Quickdraft:
 
 
 def spread(values):
-    s, skip = sorted(values), len(values) // 10
-    return (s[-1 - skip] - s[skip]) / statistics.median(s)
+    """The width of the middle half over the median; None where there are too few values to say."""
+    if len(values) < MIN_ROUNDS:
+        return None
+    first, median, third = statistics.quantiles(values, n=4, method="inclusive")
+    return (third - first) / median
+
+
+def percent(share):
+    return "n/a" if share is None else f"{share:.0%}"
 
 
 def ratio(ours, theirs):
     """How many times as fast as theirs ours is, or why that is not said."""
     for side, values in (("ours", ours), ("theirs", theirs)):
+        if len(values) < MIN_ROUNDS:
+            return f"no ratio: {side} has {len(values)} of {MIN_ROUNDS} rounds"
         if spread(values) > MAX_SPREAD:
-            return f"no ratio: {side} spreads {spread(values):.0%}"
+            return f"no ratio: {side} spreads {percent(spread(values))}"
     return f"{statistics.median(theirs) / statistics.median(ours):.2f}x"
 
 
@@ -154,17 +167,17 @@ def table(results, prompt):
                 median = statistics.median(values)
                 shown = f"{rate / median:.1f}" if rate else f"{median:.1f}"
                 against = "" if name == "quickdraft" else ratio(results["quickdraft"][key], values)
-                lines.append([title, name, shown, f"{spread(values):.0%}", against])
+                lines.append([title, name, shown, percent(spread(values)), against])
             title = ""
     widths = [max(len(line[i]) for line in lines) for i in range(5)]
     return "\n".join("  ".join(cell.ljust(w) for cell, w in zip(line, widths)).rstrip() for line in lines)
 
 
-def arguments():
+def arguments(argv=None):
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     p.add_argument("--engines", default=",".join(ENGINES), help="of " + ", ".join(ENGINES))
     p.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count())
-    p.add_argument("--rounds", type=int, default=7)
+    p.add_argument("--rounds", type=int, default=7, help=f"{MIN_ROUNDS} or more")
     p.add_argument("--prompt", type=int, default=512)
     p.add_argument("--isa", help="QUICKDRAFT_ISA of our side: avx2, avxvnni, avx512, vnni, amx, go")
     p.add_argument("--json", help="file for all measurements")
@@ -172,18 +185,45 @@ def arguments():
     p.add_argument("--install-only", action="store_true")
     p.add_argument("quickdraft", nargs="?")
     p.add_argument("model", nargs="?")
-    a = p.parse_args()
+    a = p.parse_args(argv)
     a.engines = a.engines.split(",")
     for name in a.engines:
         if name not in ENGINES:
             p.error(f"--engines: {name!r} is none of {', '.join(ENGINES)}")
     if not a.install_only and not a.model:
         p.error("want QUICKDRAFT and MODEL.gguf")
-    if a.threads < 1 or a.rounds < 1 or not 1 <= a.prompt <= 1900:
-        p.error("want --threads and --rounds of 1 or more, --prompt of 1 to 1900")
+    if a.threads < 1 or not 1 <= a.prompt <= 1900:
+        p.error("want --threads of 1 or more, --prompt of 1 to 1900")
+    if a.rounds < MIN_ROUNDS:
+        p.error(f"--rounds {a.rounds}: want {MIN_ROUNDS} or more, fewer have no spread")
     if HERE.parents[1] in Path(a.home).resolve().parents:
         p.error(f"--home {a.home}: is inside the checkout")
     return a
+
+
+def command_line(argv, env):
+    """What a shell runs to repeat this run."""
+    return shlex.join([f"{name}={env[name]}" for name in ("QUICKDRAFT_ISA", "GOMAXPROCS") if env.get(name)] + ["python3", *argv])
+
+
+def measure(runs, rounds, prompt):
+    """Has every engine measure once a round, in turns, after a round to warm up; one that fails is closed and left out."""
+    results = {name: {} for name in runs}
+    for n in range(rounds + 1):
+        for name, run in list(runs.items()):
+            time.sleep(PAUSE)  # workers of the one before stop spinning
+            try:
+                found = run.round(prompt)
+            except RuntimeError as err:
+                print(f"{name}: left out, {err}")
+                runs.pop(name).close()
+                del results[name]
+                continue
+            for key, ms in found.items():
+                if n > 0:
+                    results[name].setdefault(key, []).append(ms)
+        print(f"round {n} of {rounds}", file=sys.stderr)
+    return results
 
 
 def main():
@@ -206,28 +246,14 @@ def main():
             runs[name] = Peer(name, python, a.model, a.threads, home / f"{name}.log")
         except RuntimeError as err:
             print(f"{name}: left out, {err}")
-    results = {name: {} for name in runs}
-    for n in range(-1, a.rounds):  # the first warms up
-        for name, run in list(runs.items()):
-            time.sleep(0.3)  # workers of the one before stop spinning
-            try:
-                found = run.round(a.prompt)
-            except RuntimeError as err:
-                print(f"{name}: left out, {err}")
-                runs.pop(name).close()
-                del results[name]
-                continue
-            for key, ms in found.items():
-                if n >= 0:
-                    results[name].setdefault(key, []).append(ms)
-        print(f"round {n + 1} of {a.rounds}", file=sys.stderr)
+    results = measure(runs, a.rounds, a.prompt)
     for run in runs.values():
         run.close()
     head = runs["quickdraft"].head
-    print(f"machine  {head['machine']}\ncommand  {' '.join(sys.argv)}\nkernels  {head['isa']}, {head['threads']} threads; {a.rounds} rounds in turns\n")
+    print(f"machine  {head['machine']}\ncommand  {command_line(sys.argv, os.environ)}\nkernels  {head['isa']}, {head['threads']} threads; {a.rounds} rounds in turns\n")
     print(table(results, a.prompt))
     if a.json:
-        Path(a.json).write_text(json.dumps({**head, "command": sys.argv, "model": a.model, "ms": results}, indent=2) + "\n")
+        Path(a.json).write_text(json.dumps({**head, "command": command_line(sys.argv, os.environ), "model": a.model, "ms": results}, indent=2) + "\n")
 
 
 if __name__ == "__main__":

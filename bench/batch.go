@@ -50,7 +50,7 @@ func (o *BatchOptions) KVTokens() int {
 type BatchRow struct {
 	Streams         int     `json:"streams"`
 	TokensPerSecond float64 `json:"tokens_per_second"` // of all streams together, median
-	Spread          float64 `json:"spread"`
+	Spread          Spread  `json:"spread"`
 	Ratio           float64 `json:"ratio"`     // to the row of one stream; 0 without one
 	Steps           int     `json:"steps"`     // measured in the median run
 	StepMs          float64 `json:"step_ms"`   // from the end of a pass to the end of the next
@@ -97,16 +97,21 @@ func Decoding(ctx context.Context, e *engine.Engine, name string, o BatchOptions
 			runs[i] = append(runs[i], row)
 		}
 	}
-	for _, rows := range runs {
-		res.Rows = append(res.Rows, middle(rows))
+	res.Rows, res.LimitFigures = batchRows(runs), limits.Figures()
+	return res, nil
+}
+
+// batchRows are the results of some runs of each number of streams.
+func batchRows(runs [][]BatchRow) (rows []BatchRow) {
+	for _, same := range runs {
+		rows = append(rows, middle(same))
 	}
-	for i := range res.Rows {
-		if at := slices.Index(o.Streams, 1); at >= 0 {
-			res.Rows[i].Ratio = res.Rows[i].TokensPerSecond / res.Rows[at].TokensPerSecond
+	if one := slices.IndexFunc(rows, func(r BatchRow) bool { return r.Streams == 1 }); one >= 0 {
+		for i := range rows {
+			rows[i].Ratio = rows[i].TokensPerSecond / rows[one].TokensPerSecond
 		}
 	}
-	res.LimitFigures = limits.Figures()
-	return res, nil
+	return rows
 }
 
 // run decodes n requests and measures the passes in which all of them get a token, until there are enough.
@@ -232,7 +237,7 @@ func middle(rows []BatchRow) BatchRow {
 		return 0
 	})
 	row := rows[len(rows)/2]
-	row.Spread = Spread(speeds)
+	row.Spread = SpreadOf(speeds)
 	return row
 }
 
@@ -242,7 +247,7 @@ func (b *Batch) String() string {
 		b.Head, b.Model, b.Prompt, b.Tokens, b.LimitFigures, "streams", "tokens/s", "spread", "ratio", "step ms", "kernels", "attention",
 		"other", "sampling", "scheduler", "idle")
 	for _, r := range b.Rows {
-		s += fmt.Sprintf("\n%8d %10.2f %6.0f%% %7.2f %9.2f %9.2f %10.3f %8.3f %10.4f %10.4f %8.4f", r.Streams, r.TokensPerSecond, 100*r.Spread,
+		s += fmt.Sprintf("\n%8d %10.2f %7v %7.2f %9.2f %9.2f %10.3f %8.3f %10.4f %10.4f %8.4f", r.Streams, r.TokensPerSecond, r.Spread,
 			r.Ratio, r.StepMs, r.KernelMs, r.AttentionMs, r.OtherMs, r.SampleMs, r.ScheduleMs, r.IdleMs)
 	}
 	return s

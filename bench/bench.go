@@ -7,8 +7,8 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
+	"time"
 
 	"quickdraft/asm/cpu"
 	"quickdraft/kvcache"
@@ -26,8 +26,36 @@ type Head struct {
 
 // NewHead describes this process.
 func NewHead(threads int) Head {
-	args := append([]string{filepath.Base(os.Args[0])}, os.Args[1:]...)
-	return Head{Command: strings.Join(args, " "), Machine: machine.Describe(), ISA: cpu.Best().String(), Threads: threads}
+	return Head{Command: commandLine(os.Args, os.Getenv), Machine: machine.Describe(), ISA: cpu.Best().String(), Threads: threads}
+}
+
+// figureVariables are the environment variables that change how fast this process runs.
+var figureVariables = []string{cpu.EnvISA, "GODEBUG", "GOGC", "GOMAXPROCS", "GOMEMLIMIT"}
+
+// commandLine is what a shell runs as this process was run, the folder of the executable left out.
+func commandLine(args []string, env func(name string) string) string {
+	var words []string
+	for _, name := range figureVariables {
+		if value := env(name); value != "" {
+			words = append(words, name+"="+shellWord(value))
+		}
+	}
+	words = append(words, shellWord(filepath.Base(args[0])))
+	for _, arg := range args[1:] {
+		words = append(words, shellWord(arg))
+	}
+	return strings.Join(words, " ")
+}
+
+// shellWord quotes s where a shell would see more in it than one word.
+func shellWord(s string) string {
+	plain := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:,=@%+", r)
+	}
+	if s != "" && strings.TrimLeftFunc(s, plain) == "" {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
 // String is the machine line and the command.
@@ -70,6 +98,9 @@ type Runner struct {
 	rng   *rand.Rand
 	ids   []int32
 	rows  []int32
+
+	now  func() time.Time
+	pass func(ids []int32, nLogits int) ([]float32, error) // forward
 }
 
 // NewRunner prepares runs of sequences of up to maxTokens tokens. The model stays the caller's.
@@ -90,6 +121,7 @@ func NewRunner(name string, m *model.Model, maxTokens int) (*Runner, error) {
 		Work:   Work{Model: name, WeightBytes: m.WeightBytes()},
 		Limits: limits, model: m, cache: cache, seq: cache.NewSeq(), rng: rand.New(rand.NewPCG(1, 1)),
 	}
+	r.now, r.pass = time.Now, r.forward
 	r.Work.TokenMACs, r.Work.LogitMACs = m.MACs()
 	return r, nil
 }
@@ -115,7 +147,7 @@ func (r *Runner) fill(n int) error {
 	r.seq.Truncate(0)
 	for n > 0 {
 		k := min(n, r.model.MaxBatch())
-		if _, err := r.forward(r.random(k), 1); err != nil {
+		if _, err := r.pass(r.random(k), 1); err != nil {
 			return err
 		}
 		r.seq.Commit(k)
@@ -131,25 +163,4 @@ func (r *Runner) random(n int) []int32 {
 		r.ids = append(r.ids, int32(r.rng.IntN(r.model.Config().Vocab)))
 	}
 	return r.ids
-}
-
-// Median returns the middle of the values, 0 for none.
-func Median(x []float64) float64 {
-	if len(x) == 0 {
-		return 0
-	}
-	s := slices.Sorted(slices.Values(x))
-	return (s[(len(s)-1)/2] + s[len(s)/2]) / 2
-}
-
-// Spread returns how far the middle of the values reaches, (90th percentile - 10th percentile) / median; with fewer than
-// ten values that is the whole range.
-func Spread(x []float64) float64 {
-	m := Median(x)
-	if m == 0 {
-		return 0
-	}
-	s := slices.Sorted(slices.Values(x))
-	skip := len(s) / 10
-	return (s[len(s)-1-skip] - s[skip]) / m
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"quickdraft/asm/cpu"
+	"quickdraft/asm/probe"
 	"quickdraft/model"
 	"quickdraft/modelfile/gguf"
 	"quickdraft/tensor"
@@ -143,6 +144,9 @@ func TestMeasureRoofline(t *testing.T) {
 	res.Place, err = runner(t, 64).PlaceModel(context.Background())
 	require.NoError(t, err)
 	require.Contains(t, res.String(), "place")
+	require.Regexp(t, `int8 +\d+ +n/a  `+probe.Int8Instructions(), res.String(), "measured once")
+	require.Regexp(t, `in cache: .* GB/s \(spread n/a\)`, res.String())
+	require.Nil(t, fields(t, res)["reads"].([]any)[0].(map[string]any)["spread"])
 	require.Equal(t, []int{1, 2, 4, 6}, threadCounts(6))
 	require.Equal(t, []int{1}, threadCounts(1))
 }
@@ -181,9 +185,8 @@ func TestShapeFile(t *testing.T) {
 
 func TestMedianAndSpread(t *testing.T) {
 	require.Zero(t, Median(nil))
-	require.Zero(t, Spread(nil))
 	require.Equal(t, 2.5, Median([]float64{4, 1, 2, 3}))
-	require.Equal(t, 1.5, Spread([]float64{1, 2, 4}))
+	require.Equal(t, Spread(1.5), SpreadOf([]float64{1, 2, 4}))
 	x := []float64{100, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}
-	require.Zero(t, Spread(x), "one interruption in twenty does not count")
+	require.Zero(t, SpreadOf(x), "one interruption in twenty does not count")
 }

@@ -33,11 +33,14 @@ var dramBytes = func() int { return min(max(4*machine.CacheBytes(3), minDRAMByte
 
 // Limits measures with the workers that run a model's passes.
 type Limits struct {
-	pool       *tensor.Pool
 	pages      machine.Pages
-	read       readTask
-	peak       peakTask
+	bytes      int       // that read reads
+	rounds     int       // of multiply, which fill peakTime
 	DRAM, Peak []float64 // all that was measured
+
+	now      func() time.Time
+	read     func()
+	multiply func(rounds int) (macs int64)
 }
 
 // NewLimits makes what the measurements need, half a gigabyte of memory or more that must be closed.
@@ -46,20 +49,45 @@ func NewLimits(pool *tensor.Pool) (*Limits, error) {
 	if err != nil {
 		return nil, fmt.Errorf("no memory to measure the bandwidth of memory with: %w", err)
 	}
-	l := &Limits{pool: pool, pages: pages}
-	l.read = readTask{data: pages.Data, times: 1}
 	pool.Run(&fillTask{pages.Data})
-	l.peak.rounds = 1000
-	for range 20 { // find the rounds that fill peakTime
-		start := time.Now()
-		pool.Run(&l.peak)
-		took := time.Since(start)
-		if l.peak.macs.Swap(0) == 0 || took > peakTime/2 {
-			break
-		}
-		l.peak.rounds *= 2
+	reading, products := readTask{data: pages.Data, times: 1}, peakTask{}
+	l := &Limits{pages: pages, bytes: len(pages.Data), now: time.Now}
+	l.read = func() { pool.Run(&reading) }
+	l.multiply = func(rounds int) int64 {
+		products.rounds = rounds
+		pool.Run(&products)
+		return products.macs.Swap(0)
 	}
+	l.calibrate()
 	return l, nil
+}
+
+// calibrate doubles the rounds until the fastest of some tries fills half of peakTime and was hardly faster a round than that
+// of half as many: a try that the system interrupts takes long with few rounds, and tries of few rounds all take the time of
+// starting the workers. It ends at longTries times peakTime, where more rounds still help, on a machine that is busy.
+func (l *Limits) calibrate() {
+	const settled, longTries = 1.1, 16
+	before := 0.0
+	for l.rounds = 1000; ; l.rounds *= 2 {
+		rate, took := l.products()
+		if rate == 0 || took > longTries*peakTime || took > peakTime/2 && rate < settled*before {
+			return
+		}
+		before = rate
+	}
+}
+
+// products is the rate of the fastest of some tries, and its time.
+func (l *Limits) products() (rate float64, least time.Duration) {
+	for i := range peakTries {
+		start := l.now()
+		macs := l.multiply(l.rounds)
+		took := l.now().Sub(start)
+		if i == 0 || took < least {
+			rate, least = perNano(int(macs), took), took
+		}
+	}
+	return rate, least
 }
 
 // Close frees the memory.
@@ -67,14 +95,10 @@ func (l *Limits) Close() { l.pages.Free() }
 
 // Measure takes some 15 milliseconds and keeps what it finds.
 func (l *Limits) Measure() Limit {
-	start := time.Now()
-	l.pool.Run(&l.read)
-	at := Limit{DRAM: perNano(len(l.read.data), time.Since(start))}
-	for range peakTries {
-		start = time.Now()
-		l.pool.Run(&l.peak)
-		at.Peak = max(at.Peak, perNano(int(l.peak.macs.Swap(0)), time.Since(start)))
-	}
+	start := l.now()
+	l.read()
+	at := Limit{DRAM: perNano(l.bytes, l.now().Sub(start))}
+	at.Peak, _ = l.products()
 	l.DRAM, l.Peak = append(l.DRAM, at.DRAM), append(l.Peak, at.Peak)
 	return at
 }
@@ -90,20 +114,21 @@ func perNano(n int, d time.Duration) float64 { return float64(n) / float64(max(d
 // LimitFigures are the medians of what was measured between the passes of a run.
 type LimitFigures struct {
 	DRAMGBps   float64 `json:"dram_gbps"`
-	DRAMSpread float64 `json:"dram_spread"`
+	DRAMSpread Spread  `json:"dram_spread"`
 	PeakGMACs  float64 `json:"peak_gmacs"`
-	PeakSpread float64 `json:"peak_spread"`
+	PeakSpread Spread  `json:"peak_spread"`
+	PeakOf     string  `json:"peak_instructions"`
 }
 
 // Figures sums the measurements up.
 func (l *Limits) Figures() LimitFigures {
-	return LimitFigures{Median(l.DRAM), Spread(l.DRAM), Median(l.Peak), Spread(l.Peak)}
+	return LimitFigures{Median(l.DRAM), SpreadOf(l.DRAM), Median(l.Peak), SpreadOf(l.Peak), probe.Int8Instructions()}
 }
 
 // String is one line.
 func (f LimitFigures) String() string {
-	return fmt.Sprintf("limits   memory %.1f GB/s (spread %.0f %%), int8 products %.0f GMAC/s (spread %.0f %%), measured between the passes",
-		f.DRAMGBps, 100*f.DRAMSpread, f.PeakGMACs, 100*f.PeakSpread)
+	return fmt.Sprintf("limits   memory %.1f GB/s (spread %v), int8 products (%s) %.0f GMAC/s (spread %v), measured between the passes",
+		f.DRAMGBps, f.DRAMSpread, f.PeakOf, f.PeakGMACs, f.PeakSpread)
 }
 
 // part is a worker's share of the data, in whole cache lines.

@@ -3,7 +3,6 @@ package bench
 import (
 	"context"
 	"fmt"
-	"time"
 )
 
 // burst is the number of tokens that are decoded between two measurements of the limits.
@@ -14,7 +13,7 @@ type Decode struct {
 	Head
 	Work
 	TokensPerSecond float64 `json:"tokens_per_second"`
-	Spread          float64 `json:"spread"`          // of tokens_per_second over bursts of 8 tokens
+	Spread          Spread  `json:"spread"`          // of tokens_per_second over bursts of 8 tokens
 	WeightGBps      float64 `json:"weight_gbps"`     // weights read
 	BandwidthShare  float64 `json:"bandwidth_share"` // of what memory gave just before and after
 	RooflineRatio   float64 `json:"roofline_ratio"`  // time of a token over its least time
@@ -35,16 +34,16 @@ func (r *Runner) Decode(ctx context.Context, nContext, nTokens, repeat int) (*De
 		before := r.Limits.Measure()
 		for done := 0; done < nTokens; done += burst {
 			n := min(burst, nTokens-done)
-			start := time.Now()
+			start := r.now()
 			for range n {
-				logits, err := r.forward(append(r.ids[:0], next), 1)
+				logits, err := r.pass(append(r.ids[:0], next), 1)
 				if err != nil {
 					return nil, err
 				}
 				r.seq.Commit(1)
 				next = highest(logits)
 			}
-			token := time.Since(start).Seconds() / float64(n)
+			token := r.now().Sub(start).Seconds() / float64(n)
 			after := r.Limits.Measure()
 			at := between(before, after)
 			before = after
@@ -57,7 +56,7 @@ func (r *Runner) Decode(ctx context.Context, nContext, nTokens, repeat int) (*De
 			}
 		}
 	}
-	res.TokensPerSecond, res.Spread = Median(speed), Spread(speed)
+	res.TokensPerSecond, res.Spread = Median(speed), SpreadOf(speed)
 	res.WeightGBps = res.TokensPerSecond * float64(r.Work.WeightBytes) / 1e9
 	res.BandwidthShare, res.RooflineRatio = Median(share), Median(ratio)
 	res.LimitFigures = r.Limits.Figures()
@@ -76,8 +75,8 @@ func highest(logits []float32) int32 {
 
 // String is the result for people.
 func (d *Decode) String() string {
-	return fmt.Sprintf("%v\n%v\n%v\ndecode   %.2f tokens/s (spread %.0f %%), %.1f GB/s of weights, share of memory bandwidth %.2f, time over roofline %.2f",
-		d.Head, d.Work, d.LimitFigures, d.TokensPerSecond, 100*d.Spread, d.WeightGBps, d.BandwidthShare, d.RooflineRatio)
+	return fmt.Sprintf("%v\n%v\n%v\ndecode   %.2f tokens/s (spread %v), %.1f GB/s of weights, share of memory bandwidth %.2f, time over roofline %.2f",
+		d.Head, d.Work, d.LimitFigures, d.TokensPerSecond, d.Spread, d.WeightGBps, d.BandwidthShare, d.RooflineRatio)
 }
 
 // VerifyRow is the time of passes over M tokens of one sequence, the logits of all of them wanted.
@@ -86,7 +85,7 @@ type VerifyRow struct {
 	Ms            float64 `json:"ms"`    // median
 	Ratio         float64 `json:"ratio"` // to the row of one token
 	RooflineRatio float64 `json:"roofline_ratio"`
-	Spread        float64 `json:"spread"` // of ms
+	Spread        Spread  `json:"spread"` // of ms
 }
 
 // Verify is the result of passes of every size.
@@ -110,11 +109,11 @@ func (r *Runner) Verify(ctx context.Context, nContext, maxM, rounds int) (*Verif
 		for _, i := range r.rng.Perm(maxM) {
 			m := i + 1
 			ids := r.random(m)
-			start := time.Now()
-			if _, err := r.forward(ids, m); err != nil {
+			start := r.now()
+			if _, err := r.pass(ids, m); err != nil {
 				return nil, err
 			}
-			took := time.Since(start).Seconds()
+			took := r.now().Sub(start).Seconds()
 			after := r.Limits.Measure()
 			if round >= 0 {
 				times[m] = append(times[m], 1e3*took)
@@ -130,7 +129,7 @@ func (r *Runner) Verify(ctx context.Context, nContext, maxM, rounds int) (*Verif
 	for m := 1; m <= maxM; m++ {
 		res.Rows = append(res.Rows, VerifyRow{
 			M: m, Ms: Median(times[m]), Ratio: Median(times[m]) / Median(times[1]),
-			RooflineRatio: Median(ratios[m]), Spread: Spread(times[m]),
+			RooflineRatio: Median(ratios[m]), Spread: SpreadOf(times[m]),
 		})
 	}
 	return res, nil
@@ -140,7 +139,7 @@ func (r *Runner) Verify(ctx context.Context, nContext, maxM, rounds int) (*Verif
 func (v *Verify) String() string {
 	s := fmt.Sprintf("%v\n%v\n%v\n%6s %10s %8s %10s %8s", v.Head, v.Work, v.LimitFigures, "tokens", "ms", "ratio", "roofline", "spread")
 	for _, row := range v.Rows {
-		s += fmt.Sprintf("\n%6d %10.2f %8.2f %10.2f %7.0f%%", row.M, row.Ms, row.Ratio, row.RooflineRatio, 100*row.Spread)
+		s += fmt.Sprintf("\n%6d %10.2f %8.2f %10.2f %8v", row.M, row.Ms, row.Ratio, row.RooflineRatio, row.Spread)
 	}
 	return s
 }
@@ -150,7 +149,7 @@ type Prefill struct {
 	Head
 	Work
 	TokensPerSecond float64 `json:"tokens_per_second"`
-	Spread          float64 `json:"spread"`
+	Spread          Spread  `json:"spread"`
 	GMACs           float64 `json:"gmacs"`      // 10^9 multiply-adds with weights a second
 	PeakShare       float64 `json:"peak_share"` // of the int8 peak just before and after
 	RooflineRatio   float64 `json:"roofline_ratio"`
@@ -173,11 +172,11 @@ func (r *Runner) Prefill(ctx context.Context, nTokens, repeat int) (*Prefill, er
 			n = min(n, 64)
 		}
 		before := r.Limits.Measure()
-		start := time.Now()
+		start := r.now()
 		if err := r.fill(n); err != nil {
 			return nil, err
 		}
-		took := time.Since(start).Seconds()
+		took := r.now().Sub(start).Seconds()
 		at := between(before, r.Limits.Measure())
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
@@ -191,7 +190,7 @@ func (r *Runner) Prefill(ctx context.Context, nTokens, repeat int) (*Prefill, er
 		}
 		ratio = append(ratio, took/(r.Work.Roofline(nTokens, passes, at)))
 	}
-	res.TokensPerSecond, res.Spread = Median(speed), Spread(speed)
+	res.TokensPerSecond, res.Spread = Median(speed), SpreadOf(speed)
 	res.GMACs = res.TokensPerSecond / float64(nTokens) * macs / 1e9
 	res.PeakShare, res.RooflineRatio = Median(share), Median(ratio)
 	res.LimitFigures = r.Limits.Figures()
@@ -200,6 +199,6 @@ func (r *Runner) Prefill(ctx context.Context, nTokens, repeat int) (*Prefill, er
 
 // String is the result for people.
 func (p *Prefill) String() string {
-	return fmt.Sprintf("%v\n%v\n%v\nprefill  %d tokens, %.1f tokens/s (spread %.0f %%), %.0f GMAC/s, share of the int8 peak %.2f, time over roofline %.2f",
-		p.Head, p.Work, p.LimitFigures, p.PromptTokens, p.TokensPerSecond, 100*p.Spread, p.GMACs, p.PeakShare, p.RooflineRatio)
+	return fmt.Sprintf("%v\n%v\n%v\nprefill  %d tokens, %.1f tokens/s (spread %v), %.0f GMAC/s, share of the int8 peak %.2f, time over roofline %.2f",
+		p.Head, p.Work, p.LimitFigures, p.PromptTokens, p.TokensPerSecond, p.Spread, p.GMACs, p.PeakShare, p.RooflineRatio)
 }

@@ -25,14 +25,14 @@ type ReadRow struct {
 	Threads int     `json:"threads"`
 	Bytes   int     `json:"bytes"`
 	GBps    float64 `json:"gbps"`
-	Spread  float64 `json:"spread"`
+	Spread  Spread  `json:"spread"`
 }
 
 // PeakRow is the rate of int8 products.
 type PeakRow struct {
 	Threads int     `json:"threads"`
 	GMACs   float64 `json:"gmacs"`
-	Spread  float64 `json:"spread"`
+	Spread  Spread  `json:"spread"`
 }
 
 // Chain is a chain of matrix products of one token over weights that stay in the last cache.
@@ -41,7 +41,7 @@ type Chain struct {
 	GBps   float64 `json:"gbps"`    // of weights
 	L3GBps float64 `json:"l3_gbps"` // reading as many bytes, measured in between
 	Share  float64 `json:"share"`
-	Spread float64 `json:"spread"`
+	Spread Spread  `json:"spread"`
 }
 
 // Place is where a model sits under the limits.
@@ -49,6 +49,7 @@ type Place struct {
 	Work
 	RooflineTokensPerSecond float64 `json:"roofline_tokens_per_second"`
 	TokensPerSecond         float64 `json:"tokens_per_second"`
+	Spread                  Spread  `json:"spread"` // of tokens_per_second
 	RooflineRatio           float64 `json:"roofline_ratio"`
 	// TokensUntilCompute is the number of tokens from which a pass waits for products rather than for memory.
 	TokensUntilCompute float64 `json:"tokens_until_compute"`
@@ -59,6 +60,8 @@ type Roofline struct {
 	Head
 	Reads []ReadRow `json:"reads"`
 	Peaks []PeakRow `json:"peaks"`
+	// PeakOf are the instructions of Peaks.
+	PeakOf string `json:"peak_instructions"`
 	// MatrixPeaks are the rates of products on matrix registers, which no limit is made of; none without AMX.
 	MatrixPeaks []PeakRow `json:"matrix_peaks,omitempty"`
 	Chain       *Chain    `json:"chain"`
@@ -111,15 +114,15 @@ func MeasureRoofline(ctx context.Context, threads, rounds int) (*Roofline, error
 		}
 		chain.measure(pages.Data)
 	}
-	r := &Roofline{Head: NewHead(threads), Chain: chain.result()}
+	r := &Roofline{Head: NewHead(threads), PeakOf: probe.Int8Instructions(), Chain: chain.result()}
 	for _, s := range sets {
-		switch peak := (PeakRow{s.threads, Median(s.rates), Spread(s.rates)}); {
+		switch peak := (PeakRow{s.threads, Median(s.rates), SpreadOf(s.rates)}); {
 		case s.matrix:
 			r.MatrixPeaks = append(r.MatrixPeaks, peak)
 		case s.bytes == 0:
 			r.Peaks = append(r.Peaks, peak)
 		default:
-			r.Reads = append(r.Reads, ReadRow{s.threads, s.bytes, Median(s.rates), Spread(s.rates)})
+			r.Reads = append(r.Reads, ReadRow{s.threads, s.bytes, Median(s.rates), SpreadOf(s.rates)})
 		}
 	}
 	return r, nil
@@ -150,15 +153,21 @@ func (s *probeSet) measure(data []byte) {
 
 // readRate reads data until readTime is full, after once to bring it into the caches it fits.
 func readRate(pool *tensor.Pool, data []byte) float64 {
-	task := &readTask{data: data, times: 1}
-	pool.Run(task)
-	start := time.Now()
-	pool.Run(task)
-	once := max(time.Since(start), time.Microsecond)
-	task.times = max(1, int(readTime/once))
-	start = time.Now()
-	pool.Run(task)
-	return perNano(task.times*len(data), time.Since(start))
+	return rateOf(len(data), time.Now, func(times int) { pool.Run(&readTask{data: data, times: times}) })
+}
+
+// rateOf is the bandwidth of read, which reads so many bytes some times. How often fills readTime is found with the fastest of
+// some tries, as one that the system interrupts would leave too few.
+func rateOf(bytes int, now func() time.Time, read func(times int)) float64 {
+	took := func(times int) time.Duration {
+		start := now()
+		read(times)
+		return now().Sub(start)
+	}
+	read(1)
+	once := max(min(took(1), took(1), took(1)), time.Microsecond)
+	times := max(1, int(readTime/once))
+	return perNano(times*bytes, took(times))
 }
 
 // chainTask is four matrices of Q4_0 whose tiles take 15.75 MiB, applied one after the other. A product has two barriers,
@@ -226,7 +235,7 @@ func (c *chainTask) measure(data []byte) {
 }
 
 func (c *chainTask) result() *Chain {
-	r := &Chain{Bytes: c.bytes, GBps: Median(c.rates), L3GBps: Median(c.l3Rates), Spread: Spread(c.rates)}
+	r := &Chain{Bytes: c.bytes, GBps: Median(c.rates), L3GBps: Median(c.l3Rates), Spread: SpreadOf(c.rates)}
 	r.Share = r.GBps / r.L3GBps
 	return r
 }
@@ -239,7 +248,7 @@ func (r *Runner) PlaceModel(ctx context.Context) (*Place, error) {
 	}
 	at := Limit{d.DRAMGBps, d.PeakGMACs}
 	p := &Place{
-		Work: r.Work, TokensPerSecond: d.TokensPerSecond, RooflineRatio: d.RooflineRatio,
+		Work: r.Work, TokensPerSecond: d.TokensPerSecond, Spread: d.Spread, RooflineRatio: d.RooflineRatio,
 		RooflineTokensPerSecond: 1 / r.Work.Roofline(1, 1, at),
 	}
 	if macs := float64(r.Work.TokenMACs + r.Work.LogitMACs); macs > 0 {
@@ -252,20 +261,20 @@ func (r *Runner) PlaceModel(ctx context.Context) (*Place, error) {
 func (r *Roofline) String() string {
 	s := fmt.Sprintf("%v\n%8s %8s %10s %8s", r.Head, "threads", "MiB", "GB/s", "spread")
 	for _, row := range r.Reads {
-		s += fmt.Sprintf("\n%8d %8.4g %10.1f %7.0f%%", row.Threads, float64(row.Bytes)/(1<<20), row.GBps, 100*row.Spread)
+		s += fmt.Sprintf("\n%8d %8.4g %10.1f %8v", row.Threads, float64(row.Bytes)/(1<<20), row.GBps, row.Spread)
 	}
 	s += fmt.Sprintf("\n%8s %8s %10s %8s", "threads", "", "GMAC/s", "spread")
 	for _, row := range r.Peaks {
-		s += fmt.Sprintf("\n%8d %8s %10.0f %7.0f%%", row.Threads, "int8", row.GMACs, 100*row.Spread)
+		s += fmt.Sprintf("\n%8d %8s %10.0f %8v  %s", row.Threads, "int8", row.GMACs, row.Spread, r.PeakOf)
 	}
 	for _, row := range r.MatrixPeaks {
-		s += fmt.Sprintf("\n%8d %8s %10.0f %7.0f%%", row.Threads, "amx int8", row.GMACs, 100*row.Spread)
+		s += fmt.Sprintf("\n%8d %8s %10.0f %8v", row.Threads, "amx int8", row.GMACs, row.Spread)
 	}
-	s += fmt.Sprintf("\nchain    %d matrices of Q4_0, %.2f MiB in cache: %.1f GB/s (spread %.0f %%), %.2f of the %.1f GB/s of reading as much",
-		4, float64(r.Chain.Bytes)/(1<<20), r.Chain.GBps, 100*r.Chain.Spread, r.Chain.Share, r.Chain.L3GBps)
+	s += fmt.Sprintf("\nchain    %d matrices of Q4_0, %.2f MiB in cache: %.1f GB/s (spread %v), %.2f of the %.1f GB/s of reading as much",
+		4, float64(r.Chain.Bytes)/(1<<20), r.Chain.GBps, r.Chain.Spread, r.Chain.Share, r.Chain.L3GBps)
 	if p := r.Place; p != nil {
-		s += fmt.Sprintf("\n%v\nplace    at most %.1f tokens/s one by one, measured %.1f (time over roofline %.2f); passes of more than %.1f tokens wait for products",
-			p.Work, p.RooflineTokensPerSecond, p.TokensPerSecond, p.RooflineRatio, p.TokensUntilCompute)
+		s += fmt.Sprintf("\n%v\nplace    at most %.1f tokens/s one by one, measured %.1f (spread %v, time over roofline %.2f); passes of more than %.1f tokens wait for products",
+			p.Work, p.RooflineTokensPerSecond, p.TokensPerSecond, p.Spread, p.RooflineRatio, p.TokensUntilCompute)
 	}
 	return s
 }

@@ -31,6 +31,8 @@ type SpecRow struct {
 	Plain        float64    `json:"plain_tokens_per_second"`
 	With         float64    `json:"tokens_per_second"`
 	Ratio        float64    `json:"ratio"`
+	PlainSpread  Spread     `json:"plain_spread"` // of the speed without guesses over groups of prompts: what the machine does
+	RatioSpread  Spread     `json:"ratio_spread"` // over groups of prompts
 	Rounds       int        `json:"rounds"`
 	Drafted      int        `json:"draft_n"`
 	Accepted     int        `json:"draft_n_accepted"`
@@ -44,6 +46,7 @@ type SpecRow struct {
 	Fixed        []FixedRun `json:"fixed,omitempty"`
 	AgainstBest  float64    `json:"controller_over_best_fixed,omitempty"` // of these and of no guesses
 
+	plainSpeeds, speeds []float64 // of each group of prompts
 	plainTime, time     time.Duration
 	plainTokens, tokens int
 	accepted, offered   []int
@@ -209,9 +212,11 @@ func (r *SpecRow) count(stats []engine.Stats, m mode) {
 	}
 	if m.plain {
 		r.plainTime, r.plainTokens = r.plainTime+longest, r.plainTokens+tokens
+		r.plainSpeeds = append(r.plainSpeeds, perSecond(tokens, longest))
 		return
 	}
 	r.time, r.tokens = r.time+longest, r.tokens+tokens
+	r.speeds = append(r.speeds, perSecond(tokens, longest))
 	for _, s := range stats {
 		r.Rounds, r.Drafted, r.Accepted = r.Rounds+s.Spec.Rounds, r.Drafted+s.Spec.Drafted, r.Accepted+s.Spec.Accepted
 		r.accepted, r.offered = addTo(r.accepted, s.Spec.PerDepth), addTo(r.offered, s.Spec.Offered)
@@ -222,6 +227,7 @@ func (r *SpecRow) count(stats []engine.Stats, m mode) {
 // add joins the counts of another row.
 func (r *SpecRow) add(o *SpecRow) {
 	r.plainTime, r.plainTokens, r.time, r.tokens = r.plainTime+o.plainTime, r.plainTokens+o.plainTokens, r.time+o.time, r.tokens+o.tokens
+	r.plainSpeeds, r.speeds = append(r.plainSpeeds, o.plainSpeeds...), append(r.speeds, o.speeds...)
 	r.Rounds, r.Drafted, r.Accepted = r.Rounds+o.Rounds, r.Drafted+o.Drafted, r.Accepted+o.Accepted
 	r.accepted, r.offered = addTo(r.accepted, o.accepted), addTo(r.offered, o.offered)
 	r.widths, r.asks, r.steps = addTo(r.widths, o.widths), r.asks+o.asks, r.steps+o.steps
@@ -273,8 +279,20 @@ func addTo(sum, x []int) []int {
 	return sum
 }
 
+// spreads derives how far the groups of prompts differ; an answer of one token has no speed.
+func (r *SpecRow) spreads() {
+	var plain, ratios []float64
+	for i, speed := range r.plainSpeeds {
+		if speed > 0 {
+			plain, ratios = append(plain, speed), append(ratios, r.speeds[i]/speed)
+		}
+	}
+	r.PlainSpread, r.RatioSpread = SpreadOf(plain), SpreadOf(ratios)
+}
+
 // finish derives the rates.
 func (r *SpecRow) finish() {
+	r.spreads()
 	r.Plain, r.With = perSecond(r.plainTokens, r.plainTime), perSecond(r.tokens, r.time)
 	if r.Plain > 0 {
 		r.Ratio = r.With / r.Plain
@@ -341,7 +359,7 @@ func (r *SpecRow) drafting(report engine.SpecReport) float64 {
 }
 
 func (r *SpecRow) line() string {
-	line := fmt.Sprintf("%-16s %8.2f %8.2f %6.2fx %9.2f %9.2f  %3d/%-3d", r.Kind, r.Plain, r.With, r.Ratio, r.MeanAccepted, r.PerPass, r.Identical, r.Answers)
+	line := fmt.Sprintf("%-16s %8.2f %7v %8.2f %6.2fx %7v %9.2f %9.2f  %3d/%-3d", r.Kind, r.Plain, r.PlainSpread, r.With, r.Ratio, r.RatioSpread, r.MeanAccepted, r.PerPass, r.Identical, r.Answers)
 	if r.Predicted > 0 {
 		line += fmt.Sprintf(" %8.2f %+5.1f %%", r.Predicted, 100*r.Error)
 	}
@@ -362,7 +380,7 @@ func (r *SpecRow) line() string {
 }
 
 // SpecHeader names the columns of a row.
-const SpecHeader = "prompts             plain     with   ratio accepted  per pass   same  predicted  off   accepted per position"
+const SpecHeader = "prompts             plain  spread     with   ratio  spread accepted  per pass   same  predicted  off   accepted per position"
 
 // String prints the comparison as a table.
 func (s *SpecResult) String() string {

@@ -3,6 +3,7 @@ package bench
 import (
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -60,6 +61,33 @@ func TestSpeculationComparesTheSameAnswers(t *testing.T) {
 	o.Kinds = []string{"nonsense"}
 	_, err = Speculation(t.Context(), e, o)
 	require.ErrorContains(t, err, "nonsense")
+}
+
+func TestRatesOfKnownAnswers(t *testing.T) {
+	answer := func(tokens int, ms time.Duration) []engine.Stats {
+		return []engine.Stats{{DecodedTokens: tokens, Decode: ms * time.Millisecond}, {DecodedTokens: 1, Decode: time.Millisecond}}
+	}
+	var r, all SpecRow
+	for _, ms := range []time.Duration{1000, 800, 1250} { // 10, 12.5 and 8 tokens/s
+		r.count(answer(11, ms), mode{plain: true})
+		r.count(answer(11, 500), mode{})
+		r.count(answer(11, 400), mode{fixed: 2})
+	}
+	all.add(&r)
+	for _, r := range []*SpecRow{&r, &all} {
+		r.finish()
+		require.InDelta(t, 30/3.05, r.Plain, 1e-9)
+		require.InDelta(t, 20, r.With, 1e-9)
+		require.InDelta(t, 20*3.05/30, r.Ratio, 1e-9)
+		require.InDelta(t, 4.5/10, float64(r.PlainSpread), 1e-9)
+		require.InDelta(t, (2.5-1.6)/2, float64(r.RatioSpread), 1e-9)
+		require.InDelta(t, 20.0/25, r.AgainstBest, 1e-9)
+	}
+	var one SpecRow
+	one.count(answer(11, 100), mode{plain: true})
+	one.count(answer(11, 100), mode{})
+	one.finish()
+	require.Contains(t, one.line(), "1.00x     n/a")
 }
 
 func TestPredictionOfKnownRounds(t *testing.T) {

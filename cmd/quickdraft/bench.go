@@ -16,13 +16,15 @@ import (
 // benchResult is what quickdraft bench prints.
 type benchResult struct {
 	bench.Head
-	Model            string  `json:"model"`
-	PrefillPerSecond float64 `json:"prefill_tokens_per_second"`
-	DecodePerSecond  float64 `json:"decode_tokens_per_second"`
-	WeightGBps       float64 `json:"weight_gbps"`
-	DRAMGBps         float64 `json:"dram_gbps"`
-	BandwidthShare   float64 `json:"bandwidth_share"`
-	Spread           float64 `json:"decode_spread"` // (max-min)/median over the repetitions
+	Model            string       `json:"model"`
+	PrefillPerSecond float64      `json:"prefill_tokens_per_second"`
+	PrefillSpread    bench.Spread `json:"prefill_spread"`
+	DecodePerSecond  float64      `json:"decode_tokens_per_second"`
+	WeightGBps       float64      `json:"weight_gbps"`
+	DRAMGBps         float64      `json:"dram_gbps"`
+	DRAMSpread       bench.Spread `json:"dram_spread"`
+	BandwidthShare   float64      `json:"bandwidth_share"`
+	Spread           bench.Spread `json:"decode_spread"`
 }
 
 func benchCommand() *cobra.Command {
@@ -93,7 +95,7 @@ func benchModel(ctx context.Context, m *loaded, nPrompt, nDecode, repeat int) (b
 	res := benchResult{
 		Head: bench.NewHead(m.Threads()), Model: m.path,
 		PrefillPerSecond: bench.Median(prefill), DecodePerSecond: bench.Median(decode), DRAMGBps: bench.Median(limits.DRAM),
-		Spread: bench.Spread(decode),
+		PrefillSpread: bench.SpreadOf(prefill), Spread: bench.SpreadOf(decode), DRAMSpread: bench.SpreadOf(limits.DRAM),
 	}
 	res.WeightGBps = res.DecodePerSecond * float64(m.Model().WeightBytes()) / 1e9
 	res.BandwidthShare = res.WeightGBps / res.DRAMGBps
@@ -103,8 +105,8 @@ func benchModel(ctx context.Context, m *loaded, nPrompt, nDecode, repeat int) (b
 func (r benchResult) print() {
 	fmt.Fprintln(stdout, r.Head)
 	fmt.Fprintf(stdout, "model     %s\n", r.Model)
-	fmt.Fprintf(stdout, "prefill   %8.1f tokens/s\n", r.PrefillPerSecond)
-	fmt.Fprintf(stdout, "decode    %8.1f tokens/s (spread %.0f %%)\n", r.DecodePerSecond, 100*r.Spread)
+	fmt.Fprintf(stdout, "prefill   %8.1f tokens/s (spread %v)\n", r.PrefillPerSecond, r.PrefillSpread)
+	fmt.Fprintf(stdout, "decode    %8.1f tokens/s (spread %v)\n", r.DecodePerSecond, r.Spread)
 	fmt.Fprintf(stdout, "weights   %8.1f GB/s\n", r.WeightGBps)
-	fmt.Fprintf(stdout, "dram      %8.1f GB/s measured between the runs; share %.2f\n", r.DRAMGBps, r.BandwidthShare)
+	fmt.Fprintf(stdout, "dram      %8.1f GB/s (spread %v) measured between the runs; share %.2f\n", r.DRAMGBps, r.DRAMSpread, r.BandwidthShare)
 }

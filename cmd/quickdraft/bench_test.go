@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -100,6 +101,38 @@ func TestBenchPrintsItsKeysAndKeepsTiles(t *testing.T) {
 			require.NoDirExists(t, filepath.Join(home, "repacked"))
 		} else {
 			require.FileExists(t, filepath.Join(home, "repacked", name))
+		}
+	}
+}
+
+// TestBenchSaysHowItWasMeasured looks for the machine, the command and a spread of the figure itself in what every subcommand
+// that measures prints.
+func TestBenchSaysHowItWasMeasured(t *testing.T) {
+	t.Setenv("QUICKDRAFT_HOME", t.TempDir())
+	t.Setenv("GOGC", "120")
+	model := small(t)
+	saved := os.Args
+	defer func() { os.Args = saved }()
+	for _, c := range []struct {
+		args    []string
+		figures []string
+	}{
+		{[]string{"-p", "16", "-n", "4", "-r", "2"}, []string{`(?m)^decode .*tokens/s \(spread \d+ %\)`, `(?m)^prefill .*tokens/s \(spread \d+ %\)`}},
+		{[]string{"decode", "-n", "8", "-r", "2"}, []string{`(?m)^decode .*tokens/s \(spread \d+ %\)`}},
+		{[]string{"verify", "--max", "2", "-r", "2"}, []string{`(?m)^ +2 .* \d+ %$`}},
+		{[]string{"prefill", "-p", "16", "-r", "2"}, []string{`(?m)^prefill .*tokens/s \(spread \d+ %\)`}},
+		{[]string{"batch", "-n", "16", "-p", "4", "--streams", "2", "-r", "2"}, []string{`(?m)^ +2 +[0-9.]+ +\d+ % `}},
+		{[]string{"batch", "-n", "16", "-p", "4", "--streams", "2", "--stall", "64", "-r", "2"}, []string{`memory .*\(spread \d+ %\)`}},
+		{[]string{"roofline", "-t", "1", "-r", "2"}, []string{`(?m)^ +\d+ +int8 .* \d+ %  [A-Za-z]+`, `(?m)^ +\d+ +128 .* \d+ %$`, `(?m)^chain .*\(spread \d+ %\)`}},
+		{[]string{"spec", "--spec-type", "ngram", "--kinds", "chat", "-n", "4", "--per-kind", "2"}, []string{`(?m)^chat +[0-9.]+ +\d+ % +[0-9.]+ +[0-9.]+x +\d+ % `}},
+	} {
+		args := append(append([]string{"bench"}, c.args...), "-m", model)
+		os.Args = append([]string{"/bin/quickdraft"}, args...)
+		text := string(output(t, args...))
+		require.Regexp(t, `(?m)^machine  .+CPUs used`, text, "%v", args)
+		require.Contains(t, text, "\ncommand  GOGC=120 quickdraft "+strings.Join(args, " ")+"\n")
+		for _, figure := range c.figures {
+			require.Regexp(t, figure, text, "%v", args)
 		}
 	}
 }

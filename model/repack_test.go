@@ -1,6 +1,7 @@
 package model
 
 import (
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -223,4 +224,27 @@ func TestTilesOfAFolderHaveItsName(t *testing.T) {
 	got, mapped := c.load()
 	require.True(t, mapped)
 	require.Equal(t, want, got)
+}
+
+// TestTilesFollowWeightsThatChangeInPlace flips one bit of the weights and puts the time back: size, time and header are those of
+// before, and the tiles are made again.
+func TestTilesFollowWeightsThatChangeInPlace(t *testing.T) {
+	c := newTilesCase(t)
+	want, _ := c.load()
+	info, err := os.Stat(c.model)
+	require.NoError(t, err)
+	data, err := os.ReadFile(c.model)
+	require.NoError(t, err)
+	data[len(data)-6] ^= 1
+	f, err := os.OpenFile(c.model, os.O_WRONLY, 0)
+	require.NoError(t, err)
+	_, err = f.Write(data)
+	require.NoError(t, errors.Join(err, f.Close()))
+	require.NoError(t, os.Chtimes(c.model, info.ModTime(), info.ModTime()))
+	got, mapped := c.load()
+	require.False(t, mapped)
+	require.NotEqual(t, want, got)
+	again, mapped := c.load()
+	require.True(t, mapped)
+	require.Equal(t, got, again)
 }

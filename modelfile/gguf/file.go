@@ -203,7 +203,7 @@ func (f *File) Release(t *Tensor) {
 	}
 }
 
-// Fingerprint identifies the state of the opened files by their names, sizes, times and headers; tensor data is not read.
+// Fingerprint identifies the state of the opened files by their names, sizes, times, headers and samples of their tensor data.
 // It reports false for a file that was parsed from memory.
 func (f *File) Fingerprint() (sum [sha256.Size]byte, ok bool) {
 	if f.fingerprint == nil {

@@ -185,8 +185,8 @@ func (c *Checkpoint) Release(t *Tensor) {
 	}
 }
 
-// Fingerprint identifies the state of the opened files by their names, sizes, times and headers, and config.json by its
-// bytes; tensor data is not read.
+// Fingerprint identifies the state of the opened files by their names, sizes, times, headers and samples of their tensor data,
+// and config.json by its bytes.
 func (c *Checkpoint) Fingerprint() (sum [sha256.Size]byte, err error) {
 	config, err := mapfile.Open(filepath.Join(c.dir, configName))
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+	"hash"
 	"math"
 	"os"
 	"time"
@@ -95,8 +96,15 @@ func (f *File) Close() error {
 	return unmapBytes(data)
 }
 
+// Fingerprint reads so many pieces of what follows a file's header, evenly spread, the first and the last bytes among them: 64
+// pages are read from a disk in some milliseconds, and a file with other weights has others in all of them.
+const (
+	samples     = 64
+	sampleBytes = 4096
+)
+
 // Fingerprint hashes what tells one state of a model's files from another without reading all of them: the name, size and
-// time of each and the first headBytes[i] bytes of file i. It must be called before Close.
+// time of each, the first headBytes[i] bytes of file i and samples of the rest. It must be called before Close.
 func Fingerprint(files []*File, headBytes []int) (sum [sha256.Size]byte) {
 	h := sha256.New()
 	for i, f := range files {
@@ -107,7 +115,21 @@ func Fingerprint(files []*File, headBytes []int) (sum [sha256.Size]byte) {
 		h.Write(sizes)
 		h.Write([]byte(f.Name))
 		h.Write(f.Data[:headBytes[i]])
+		sample(h, f.Data[headBytes[i]:])
 	}
 	h.Sum(sum[:0])
 	return sum
+}
+
+// sample writes samples of data, or all of it where that is not more.
+func sample(h hash.Hash, data []byte) {
+	last := len(data) - sampleBytes // where the last one begins
+	if last < samples*sampleBytes {
+		h.Write(data)
+		return
+	}
+	for i := range samples {
+		at := int(int64(last) * int64(i) / (samples - 1))
+		h.Write(data[at : at+sampleBytes])
+	}
 }

@@ -3,6 +3,7 @@ package tensor
 import (
 	"runtime"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -138,26 +139,99 @@ func TestPoolRunAny(t *testing.T) {
 	}
 }
 
-// TestRunAnyWaitsForNobody sends a worker to sleep and has the caller do a task alone meanwhile.
+// inTime fails the test when f does not return: the deadline is that of a hang and no goal.
+func inTime(t *testing.T, what string, f func()) {
+	t.Helper()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f()
+	}()
+	select {
+	case <-done:
+	case <-time.After(30 * time.Second):
+		require.FailNow(t, "it hangs", what)
+	}
+}
+
+// TestRunAnyWaitsForNobody has a worker that the system never lets run: the others do the whole task and RunAny returns without
+// it, again and again.
 func TestRunAnyWaitsForNobody(t *testing.T) {
-	p := NewPool(2)
-	defer p.Close()
-	task := &anyTask{sum: make([]int64, 2)}
-	task.parts = make([]workerShare, 2)
-	alone := 0
-	for range 5 {
-		for p.workers[0].parked.Load() == 0 {
-			time.Sleep(spinTime)
+	for _, asleep := range []bool{false, true} {
+		p := &Pool{n: 2, workers: make([]worker, 1), wake: make(chan struct{}, 1)}
+		p.gate.Store(gateShut)
+		p.workers[0].wake = make(chan struct{}, 1)
+		if asleep {
+			p.workers[0].parked.Store(1)
 		}
-		task.deal(100, 1, 10)
-		clear(task.sum)
-		p.RunAny(task)
-		require.Equal(t, int64(4950), task.sum[0]+task.sum[1])
-		if task.sum[1] == 0 {
-			alone++
+		task := &anyTask{sum: make([]int64, 2)}
+		task.parts = make([]workerShare, 2)
+		for range 5 {
+			task.deal(100, 1, 10)
+			clear(task.sum)
+			inTime(t, "RunAny waits for a worker that has not begun", func() { p.RunAny(task) })
+			require.Equal(t, []int64{4950, 0}, task.sum)
+		}
+		require.Equal(t, asleep, len(p.workers[0].wake) == 1, "who sleeps is woken once")
+	}
+}
+
+// heldTask has one worker wait, with the first run it took, until the others have done all the rest.
+type heldTask struct {
+	shares
+	held      int
+	units     int
+	done      atomic.Int64 // units that are done
+	rest      chan struct{}
+	byWorker  []int
+	firstRun  int // units that the held worker took
+	heldStart chan struct{}
+}
+
+func (t *heldTask) Do(worker, _ int) {
+	if worker != t.held {
+		<-t.heldStart // so that the held worker has a run
+	}
+	for first := true; ; first = false {
+		lo, hi, ok := t.take(worker)
+		if !ok {
+			return
+		}
+		if worker == t.held && first {
+			t.firstRun = hi - lo
+			close(t.heldStart)
+			if t.done.Load() < int64(t.units-t.firstRun) {
+				<-t.rest
+			}
+		}
+		t.byWorker[worker] += hi - lo
+		if t.done.Add(int64(hi-lo)) == int64(t.units-t.firstRun) {
+			close(t.rest)
 		}
 	}
-	t.Logf("%d of 5 tasks without the sleeping worker", alone)
+}
+
+// TestWorkIsStolenFromAWorkerThatIsHeldUp: all that a worker has not taken is done by the others while it stands still, be it the
+// caller or not.
+func TestWorkIsStolenFromAWorkerThatIsHeldUp(t *testing.T) {
+	for _, n := range []int{2, 3} {
+		p := NewPool(n)
+		for held := range n {
+			for range 5 {
+				task := &heldTask{held: held, units: 1000, byWorker: make([]int, n), rest: make(chan struct{}), heldStart: make(chan struct{})}
+				task.parts = make([]workerShare, n)
+				task.deal(task.units, 4, 40)
+				inTime(t, "nobody does the work of a worker that is held up", func() { p.Run(task) })
+				require.Equal(t, task.firstRun, task.byWorker[held], "held worker %d of %d", held, n)
+				total := 0
+				for _, units := range task.byWorker {
+					total += units
+				}
+				require.Equal(t, task.units, total)
+			}
+		}
+		p.Close()
+	}
 }
 
 func TestPoolClosesWorkers(t *testing.T) {

@@ -102,12 +102,19 @@ func choose(present uint8, isa string) choice {
 	return c
 }
 
-func (c choice) presentNames() []string {
-	var out []string
+// levels are those that are present, worst first.
+func (c choice) levels() (out []Level) {
 	for _, l := range Levels() {
 		if c.present&(1<<l) != 0 {
-			out = append(out, l.String())
+			out = append(out, l)
 		}
+	}
+	return out
+}
+
+func (c choice) presentNames() (out []string) {
+	for _, l := range c.levels() {
+		out = append(out, l.String())
 	}
 	return out
 }
@@ -129,6 +136,9 @@ func (c choice) best() Level {
 // Has reports whether processor and operating system support the level, whatever the cap says; but a process whose cap
 // excludes AMX does not ask for its state and has no AMX.
 func Has(l Level) bool { return current.present&(1<<l) != 0 }
+
+// Host returns the levels that processor and operating system support, worst first, whatever the cap says.
+func Host() []Level { return start(detect(), "", requestTiles).levels() }
 
 // Active reports whether kernels of the level may run: it is present and within the cap.
 func Active(l Level) bool { return current.active(l) }

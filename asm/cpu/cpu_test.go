@@ -104,6 +104,7 @@ func TestTilesAreRequested(t *testing.T) {
 		require.Equal(t, c.requests, requests, "%+v", c)
 		require.Equal(t, c.best, got.best(), "%+v", c)
 		require.Equal(t, c.best == AMX, got.present&(1<<AMX) != 0, "%+v", c)
+		require.Equal(t, got.present&^(1<<AMX), uint8(server), "%+v", c)
 		require.Equal(t, c.isa == "sse" || c.isa == "amx" && !c.grant, got.err != nil, "%+v: %v", c, got.err)
 	}
 }

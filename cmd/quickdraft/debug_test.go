@@ -2,9 +2,14 @@ package main
 
 import (
 	"errors"
+	"fmt"
+	"runtime"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"quickdraft/asm/cpu"
 )
 
 func TestDebugTakesOnlyWhatItObeys(t *testing.T) {
@@ -19,5 +24,30 @@ func TestDebugTakesOnlyWhatItObeys(t *testing.T) {
 		var usage *usageError
 		require.True(t, errors.As(err, &usage), "%v: %v", args, err)
 		require.ErrorContains(t, err, "unknown", "%v", args)
+	}
+}
+
+// TestDebugLevelsIgnoresTheCap lists what the processor has, whatever QUICKDRAFT_ISA names.
+func TestDebugLevelsIgnoresTheCap(t *testing.T) {
+	list := func(isa string) string {
+		cmd := program(t, "debug", "levels")
+		cmd.Env = append(cmd.Env, cpu.EnvISA+"="+isa)
+		out, err := cmd.Output()
+		require.NoError(t, err, "QUICKDRAFT_ISA=%s", isa)
+		return string(out)
+	}
+	all := list("")
+	for _, l := range cpu.Levels() {
+		require.Equal(t, all, list(l.String()), l.String())
+	}
+	require.Equal(t, all, list("sse"))
+	var want strings.Builder
+	for _, l := range cpu.Host() {
+		fmt.Fprintln(&want, l)
+	}
+	require.Equal(t, want.String(), all)
+	require.True(t, strings.HasPrefix(all, "go\n"))
+	if runtime.GOARCH == "amd64" {
+		require.Equal(t, cpu.Has(cpu.AVX2), strings.Contains(all, "avx2\n"))
 	}
 }

@@ -29,6 +29,9 @@ SIZES = (1, 2, 4, 8, 16)
 DEPTH = 64
 DECODE = 16
 
+# A package without a wheel is compiled, llama-cpp-python in 178 files; without those that read pictures in 127.
+BUILD = {"CMAKE_ARGS": "-DLLAVA_BUILD=OFF"}
+
 # engine: (packages, module whose import proves that it works)
 ENGINES = {
     "llama.cpp": (["llama-cpp-python"], "llama_cpp"),
@@ -46,8 +49,9 @@ def install(name, home):
     if python.exists() and subprocess.run(check, capture_output=True).returncode == 0:
         return python, None
     venv.create(env, with_pip=True, clear=True)
-    print(f"installing {' '.join(packages)} into {env}", file=sys.stderr)
-    pip = subprocess.run([str(python), "-m", "pip", "install", "--quiet", *packages], capture_output=True, text=True)
+    print(f"installing {' '.join(packages)} into {env}, which takes many minutes where it must be compiled", file=sys.stderr)
+    pip = subprocess.run([str(python), "-m", "pip", "install", "--quiet", *packages], capture_output=True, text=True,
+                         env={**BUILD, **os.environ})
     if pip.returncode != 0:
         return None, "not installed: " + last_line(pip.stderr)
     proof = subprocess.run(check, capture_output=True, text=True)

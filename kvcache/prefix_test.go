@@ -172,3 +172,65 @@ func TestPublishAllocatesNothing(t *testing.T) {
 		}
 	}))
 }
+
+// long is a sequence of n committed tokens, taken ten at a time so that few windowed blocks do.
+func long(t *testing.T, c *Cache, n int) *Seq {
+	t.Helper()
+	s := c.NewSeq()
+	for s.Len() < n {
+		step := min(10, n-s.Len())
+		require.NoError(t, s.Reserve(step))
+		s.Commit(step)
+	}
+	return s
+}
+
+// TestSlackIsKeptAtEveryLength cuts by what a window always allows, and by a block more.
+func TestSlackIsKeptAtEveryLength(t *testing.T) {
+	c := small(t, Config{Blocks: 40, Windows: []int{0, 20}, WindowBlocks: 14})
+	gone := 0
+	for n := 200; n < 240; n++ {
+		s := long(t, c, n)
+		require.Equal(t, n-Slack, s.Truncate(n-Slack))
+		s.Free()
+		s = long(t, c, n)
+		if s.Truncate(n-Slack-BlockTokens) == 0 {
+			gone++
+		}
+		s.Free()
+	}
+	require.Equal(t, 40, gone, "what the window left is given back")
+}
+
+// TestAFreedSequenceIsAsNew uses one again whose first blocks had left the window.
+func TestAFreedSequenceIsAsNew(t *testing.T) {
+	c := small(t, Config{Blocks: 40, Windows: []int{0, 20}, WindowBlocks: 14})
+	s := long(t, c, 400)
+	s.Free()
+	require.NoError(t, s.Reserve(40))
+	s.Commit(40)
+	require.NoError(t, c.CheckIntegrity())
+	require.Len(t, s.View(1, 0).Blocks, 2, "positions 21 to 39 are seen")
+	s.Free()
+	for _, p := range c.pools {
+		require.Equal(t, len(p.refs), p.available())
+	}
+	require.NoError(t, c.CheckIntegrity())
+}
+
+// TestACachedBlockIsCopiedWhileOneIsLeft continues in a partial block of a cached prefix: with a block left the prefix stays,
+// without one it makes way.
+func TestACachedBlockIsCopiedWhileOneIsLeft(t *testing.T) {
+	for blocks, want := range map[int]int{3: 20, 2: 16} {
+		c := small(t, Config{Blocks: blocks})
+		ids := tokens(0, 20)
+		filled(t, c, ids).seq.Release(ids)
+		s := c.NewSeq()
+		require.Equal(t, 20, s.Adopt(ids))
+		require.NoError(t, s.Reserve(1))
+		s.Commit(1)
+		s.Free()
+		require.NoError(t, c.CheckIntegrity())
+		require.Equal(t, want, c.NewSeq().Adopt(ids), "%d blocks", blocks)
+	}
+}

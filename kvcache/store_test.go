@@ -20,3 +20,24 @@ func TestScaleOfWhatIsNoNumber(t *testing.T) {
 	require.Equal(t, quant.FloatToHalf(float32(3)/127), scaleOf([]float32{1, 0, -3}))
 	require.Zero(t, scaleOf([]float32{0, 0}))
 }
+
+// TestCodesStayInRange encodes values so small that their scale loses bits: a code is never beyond 127 in magnitude, as the
+// kernels want it.
+func TestCodesStayInRange(t *testing.T) {
+	const step = 1.0 / (1 << 24) // the smallest float16
+	beyond := 0
+	for i := 1; i < 2000; i++ {
+		x := float32(i) * step / 2
+		d := quant.HalfToFloat(scaleOf([]float32{x, -x}))
+		if d == 0 {
+			require.Zero(t, codeOf(x, d))
+			continue
+		}
+		if x/d > 128 {
+			beyond++
+		}
+		require.LessOrEqual(t, codeOf(x, d), int8(127), "%g in units of %g", x, d)
+		require.Equal(t, -codeOf(x, d), codeOf(-x, d), "%g in units of %g", x, d)
+	}
+	require.Positive(t, beyond)
+}

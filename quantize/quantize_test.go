@@ -81,8 +81,10 @@ func TestFile(t *testing.T) {
 			require.Equal(t, []string{"a", "b"}, f.Strings("tokenizer.ggml.tokens"))
 			_, split := f.Value("split.count")
 			require.False(t, split)
-			want, _ := typ.FileType()
-			got, _ := f.Uint("general.file_type")
+			want, ok := typ.FileType()
+			require.True(t, ok)
+			got, ok := f.Uint("general.file_type")
+			require.True(t, ok)
 			require.EqualValues(t, want, got)
 			var out int64
 			for i, to := range f.Tensors() {

@@ -145,15 +145,25 @@ func TestTruncationAtAnyByteIsRefused(t *testing.T) {
 func TestChangedBytesNeverPanic(t *testing.T) {
 	whole := bytesOf(t, sample())
 	end := strings.LastIndex(string(whole), "t.MXFP4") + 80
+	read, refused := 0, 0
 	for i := range end {
 		for _, x := range []byte{0, 1, 0x7f, 0x80, 0xff} {
 			data := append([]byte(nil), whole...)
 			data[i] = x
-			if f, err := Parse("m.gguf", data); err == nil {
+			f, err := Parse("m.gguf", data)
+			if err == nil {
 				useAll(f)
+				read++
+				continue
 			}
+			var e *Error
+			require.ErrorAs(t, err, &e, "byte %d is %d", i, x)
+			require.Equal(t, "m.gguf", e.File)
+			refused++
 		}
 	}
+	require.Greater(t, read, end/2, "most bytes are data or text")
+	require.Greater(t, refused, end/2)
 }
 
 // useAll reads everything a file offers.

@@ -252,13 +252,17 @@ func TestSPMThatIsWrong(t *testing.T) {
 func TestSPMCutOff(t *testing.T) {
 	m := tinySPM()
 	data := m.encode()
+	whole := 0
 	for n := range data {
 		got, err := parseSPM(data[:n])
 		if err != nil {
 			require.Nil(t, got)
 			continue
 		}
+		whole++
 		require.LessOrEqual(t, len(got.pieces), len(m.pieces))
 		require.Equal(t, m.pieces[:len(got.pieces)], got.pieces)
 	}
+	require.GreaterOrEqual(t, whole, len(m.pieces)-1, "a cut between two pieces is none")
+	require.Less(t, whole, len(data)/2)
 }

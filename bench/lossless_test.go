@@ -149,7 +149,9 @@ func TestFiftyTextsOnARealModel(t *testing.T) {
 }
 
 func one(t *testing.T, e *engine.Engine, r engine.Request, plain bool) (ids []int32) {
-	r.NoSpec = plain
+	if r.NoSpec = plain; plain {
+		r.SpecFixed = 0
+	}
 	ticket, err := e.Submit(context.Background(), r)
 	require.NoError(t, err)
 	for tok := range ticket.Tokens() {

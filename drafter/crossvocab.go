@@ -6,7 +6,7 @@ import (
 )
 
 func init() {
-	register("crossvocab", func(c *Config) (Drafter, error) {
+	register("crossvocab", Takes{MinP: true}, func(c *Config) (Drafter, error) {
 		if c.Translation == nil {
 			return nil, fmt.Errorf("crossvocab: no translation between the vocabularies given")
 		}

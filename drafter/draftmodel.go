@@ -97,7 +97,7 @@ func NewModel(o ModelOptions) (*Model, error) {
 }
 
 func init() {
-	register("draft", func(c *Config) (Drafter, error) { return NewModel(c.modelOptions(c.Draft)) })
+	register("draft", Takes{MinP: true, Branch: true, Shortlist: true}, func(c *Config) (Drafter, error) { return NewModel(c.modelOptions(c.Draft)) })
 }
 
 // Name is "draft", or "crossvocab" with a translation.

@@ -24,7 +24,7 @@ type Hierarchical struct {
 }
 
 func init() {
-	register("hierarchical", func(c *Config) (Drafter, error) {
+	register("hierarchical", Takes{MinP: true, Shortlist: true}, func(c *Config) (Drafter, error) {
 		if c.Bigger == nil {
 			return nil, fmt.Errorf("hierarchical: no bigger draft model given")
 		}

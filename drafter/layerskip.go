@@ -20,7 +20,7 @@ type LayerSkip struct {
 }
 
 func init() {
-	register("layerskip", func(c *Config) (Drafter, error) {
+	register("layerskip", Takes{MinP: true}, func(c *Config) (Drafter, error) {
 		return NewLayerSkip(c.Target, c.Skip)
 	})
 }

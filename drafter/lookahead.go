@@ -19,7 +19,7 @@ type Lookahead struct {
 }
 
 func init() {
-	register("lookahead", func(c *Config) (Drafter, error) {
+	register("lookahead", Takes{}, func(c *Config) (Drafter, error) {
 		_, tokens := c.vocab()
 		return NewLookahead(tokens, 0)
 	})

@@ -6,8 +6,10 @@ const (
 	ngramMinOrder = 2   // shortest n-gram: one token of context
 	ngramMaxOrder = 4   // longest n-gram: three tokens of context
 	ngramWindow   = 512 // tokens of history kept for contexts
-	ngramDraft    = 4   // guesses a round
 )
+
+// NGramGuesses is how many guesses a round NGram makes unless its maker says otherwise.
+const NGramGuesses = 4
 
 // ngramSureness is a first belief in a guess by the tokens of its context; the controller learns what it is worth.
 var ngramSureness = [ngramMaxOrder]float64{1: 0.35, 2: 0.55, 3: 0.75}
@@ -23,7 +25,7 @@ type NGram struct {
 // NewNGram makes the drafter; draft is the number of guesses a round at most, 0 for 4.
 func NewNGram(draft int) (*NGram, error) {
 	if draft == 0 {
-		draft = ngramDraft
+		draft = NGramGuesses
 	}
 	if draft < 1 {
 		return nil, fmt.Errorf("ngram: %d guesses a round, want 1 or more", draft)
@@ -32,7 +34,7 @@ func NewNGram(draft int) (*NGram, error) {
 }
 
 func init() {
-	register("ngram", func(c *Config) (Drafter, error) { return NewNGram(c.Guesses) })
+	register("ngram", Takes{}, func(c *Config) (Drafter, error) { return NewNGram(c.Guesses) })
 }
 
 // Name is "ngram".

@@ -8,11 +8,11 @@ import (
 )
 
 func init() {
-	register("random", func(c *Config) (Drafter, error) {
+	register("random", Takes{}, func(c *Config) (Drafter, error) {
 		_, tokens := c.vocab()
 		return NewRandom(tokens, c.Seed), nil
 	})
-	register("adversarial", func(c *Config) (Drafter, error) {
+	register("adversarial", Takes{}, func(c *Config) (Drafter, error) {
 		_, tokens := c.vocab()
 		return NewAdversarial(tokens), nil
 	})

@@ -40,14 +40,41 @@ func (c *Config) modelOptions(m *model.Model) ModelOptions {
 	return ModelOptions{Model: m, Vocab: rows, Tokens: tokens, Context: c.Context, KVTokens: c.KVTokens, Shortlist: c.Shortlist, ListRoom: c.ListRoom}
 }
 
-var methods = map[string]func(c *Config) (Drafter, error){}
+// Takes says which options change what a method proposes. Of a method that does not take one it must not be asked for.
+type Takes struct {
+	MinP      bool // Budget.MinP: it knows how sure it is of a guess before it goes on
+	Branch    bool // Budget.Branch: it knows several guesses for one position
+	Shortlist bool // Config.Shortlist
+}
+
+// method is what a name of --spec-type stands for.
+type method struct {
+	takes Takes
+	open  func(c *Config) (Drafter, error)
+}
+
+var methods = map[string]method{}
 
 // register adds a method under the name that --spec-type gives it.
-func register(name string, open func(c *Config) (Drafter, error)) {
+func register(name string, takes Takes, open func(c *Config) (Drafter, error)) {
 	if _, ok := methods[name]; ok {
 		panic("drafter: method " + name + " registered twice")
 	}
-	methods[name] = open
+	methods[name] = method{takes, open}
+}
+
+// TakesOf returns what a method takes, and of "a+b" what one of them does; false for names that are not registered.
+func TakesOf(name string) (sum Takes, ok bool) {
+	for part := range strings.SplitSeq(name, "+") {
+		m, ok := methods[part]
+		if !ok {
+			return Takes{}, false
+		}
+		sum.MinP = sum.MinP || m.takes.MinP
+		sum.Branch = sum.Branch || m.takes.Branch
+		sum.Shortlist = sum.Shortlist || m.takes.Shortlist
+	}
+	return sum, true
 }
 
 // Names lists the methods, sorted.
@@ -67,13 +94,17 @@ func New(name string, c Config) (Drafter, error) {
 	}
 	parts := strings.Split(name, "+")
 	var drafters []Drafter
-	for _, part := range parts {
-		open, ok := methods[part]
+	for i, part := range parts {
+		m, ok := methods[part]
+		if slices.Contains(parts[:i], part) {
+			closeAll(drafters)
+			return nil, fmt.Errorf("drafter %q: %q is there twice, want each method once", name, part)
+		}
 		if !ok {
 			closeAll(drafters)
 			return nil, fmt.Errorf("drafter %q: %q is unknown, want one of %s, or several joined by +", name, part, strings.Join(Names(), ", "))
 		}
-		d, err := open(&c)
+		d, err := m.open(&c)
 		if err != nil {
 			closeAll(drafters)
 			return nil, err

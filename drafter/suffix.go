@@ -30,7 +30,7 @@ func NewSuffix(corpus []int32) (*Suffix, error) {
 }
 
 func init() {
-	register("suffix", func(c *Config) (Drafter, error) { return NewSuffix(c.Corpus) })
+	register("suffix", Takes{}, func(c *Config) (Drafter, error) { return NewSuffix(c.Corpus) })
 }
 
 // Name is "suffix".

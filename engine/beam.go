@@ -72,6 +72,8 @@ func (e *Engine) Beams(ctx context.Context, req Request, o BeamOptions) ([]Beam,
 		return nil, fmt.Errorf("max_tokens: 0 tokens leave nothing to search")
 	case req.Stop != nil:
 		return nil, fmt.Errorf("num_beams: %d: a Stopper follows one answer, give the ids that end one as EOG", o.Beams)
+	case req.SpecMethod != "" || req.SpecMin > 0 || req.SpecPMin > 0:
+		return nil, fmt.Errorf("num_beams: %d: a search guesses as the engine does, and takes no method, least number or least probability of its own", o.Beams)
 	}
 	req.Sampling.Temperature, req.Sampling.LogprobsAfter, req.Sampling.Mirostat = 0, true, 0
 	if err := e.validate(&req); err != nil {

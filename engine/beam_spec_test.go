@@ -89,7 +89,8 @@ func TestSpeculativeBeamsAreThoseOfAPlainSearch(t *testing.T) {
 				{Spec: SpecOptions{Fixed: 1}}, {Spec: SpecOptions{Fixed: 4}, Threads: 1}, {Spec: SpecOptions{Fixed: 16, NMin: 2}, Chunk: 23},
 				{Spec: SpecOptions{PMin: 0.01, Fixed: 3}, NoPrefix: true, KVTokens: 192}, {},
 			} {
-				o.Context, o.Spec.Open = 96, withDrafter(t, name, nil)
+				o.Context, o.Spec = 96, fitting(name, o.Spec)
+				o.Spec.Open = withDrafter(t, name, nil)
 				if o.KVTokens == 0 {
 					o.KVTokens = 1024
 				}

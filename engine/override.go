@@ -1,10 +1,13 @@
 package engine
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
+
+	"quickdraft/drafter"
 )
 
 // Methods that a request may ask for beside the engine's drafters.
@@ -12,6 +15,8 @@ const (
 	methodAuto = "auto" // as the engine does
 	methodNone = "none" // no guesses
 )
+
+var specFieldNames = []string{"method", "n_max", "n_min", "p_min"}
 
 // specFields are what a request may say about guesses.
 type specFields struct {
@@ -48,6 +53,11 @@ func (r *Request) Speculative(body []byte) error {
 
 // takeFields reads the flat fields.
 func (r *Request) takeFields(all map[string]json.RawMessage) error {
+	for name := range all {
+		if field, ok := strings.CutPrefix(name, "speculative."); ok && !slices.Contains(specFieldNames, field) {
+			return fmt.Errorf("%.60s: no such field, want one of speculative.%s", name, strings.Join(specFieldNames, ", speculative."))
+		}
+	}
 	var f specFields
 	for _, field := range []struct {
 		name, want string
@@ -98,17 +108,79 @@ func (f *specFields) apply(r *Request) {
 	}
 }
 
-// checkMethod reports what of a request's method and limits the engine cannot do.
-func (e *Engine) checkMethod(r *Request) error {
-	if r.SpecMin < 0 || r.SpecMin > maxGuesses {
-		return fmt.Errorf("speculation: at least %d guesses a round asked for, want 0 (as the engine does) to %d", r.SpecMin, maxGuesses)
+// checkSpec reports what a request says about guesses that the engine cannot do, or that would change nothing.
+func (e *Engine) checkSpec(r *Request) error {
+	o := &e.opts.Spec
+	for _, f := range []struct {
+		what string
+		n    int
+		most int
+	}{{"at most %d", r.SpecMax, maxGuesses}, {"at least %d", r.SpecMin, maxGuesses}, {"%d fixed", r.SpecFixed, o.NMax}} {
+		if f.n < 0 || f.n > f.most {
+			return fmt.Errorf("speculation: "+f.what+" guesses a round asked for, want 0 (as the engine does) to %d", f.n, f.most)
+		}
 	}
 	if !(r.SpecPMin >= 0 && r.SpecPMin <= 1) {
 		return fmt.Errorf("speculation: least probability %v, want 0 (as the engine does) to 1", r.SpecPMin)
 	}
-	if r.SpecMethod == "" || r.NoSpec {
+	asked := r.asked()
+	switch {
+	case asked == "":
 		return nil
+	case r.NoSpec:
+		return fmt.Errorf("speculation: %s asked for, and no guesses; want one of both", asked)
+	case r.SpecMethod != "":
+		if err := e.checkMethod(r.SpecMethod); err != nil {
+			return err
+		}
+	case o.Drafter == nil:
+		return fmt.Errorf("speculation: %s asked for, but it is off in this engine", asked)
 	}
+	if err := checkTakes(cmp.Or(r.SpecMethod, e.control.name), r.SpecPMin, 0); err != nil {
+		return err
+	}
+	return e.checkNumbers(r)
+}
+
+// asked names what a request says about guesses, "" when that is nothing but none.
+func (r *Request) asked() string {
+	switch {
+	case r.SpecMethod != "":
+		return fmt.Sprintf("method %q", r.SpecMethod)
+	case r.SpecMax > 0:
+		return fmt.Sprintf("at most %d guesses a round", r.SpecMax)
+	case r.SpecMin > 0:
+		return fmt.Sprintf("at least %d guesses a round", r.SpecMin)
+	case r.SpecFixed > 0:
+		return fmt.Sprintf("%d fixed guesses a round", r.SpecFixed)
+	case r.SpecPMin > 0:
+		return fmt.Sprintf("least probability %v", r.SpecPMin)
+	}
+	return ""
+}
+
+// checkNumbers compares a request's numbers of guesses with each other and with the engine's: no round would be verified that
+// has fewer than the least number.
+func (e *Engine) checkNumbers(r *Request) error {
+	o := &e.opts.Spec
+	most := cmp.Or(min(cmp.Or(r.SpecMax, o.NMax), o.NMax), o.NMax)
+	if r.SpecFixed > most {
+		return fmt.Errorf("speculation: %d fixed guesses a round asked for, and at most %d", r.SpecFixed, most)
+	}
+	if n := e.forced(&run{Request: *r}); n > 0 {
+		most = min(most, n)
+	}
+	switch {
+	case r.SpecMin > most:
+		return fmt.Errorf("speculation: at least %d guesses a round asked for, where there are at most %d", r.SpecMin, most)
+	case o.NMin > most:
+		return fmt.Errorf("speculation: at most %d guesses a round asked for, where fewer than %d are not verified", most, o.NMin)
+	}
+	return nil
+}
+
+// checkMethod reports that the engine does not have a method.
+func (e *Engine) checkMethod(method string) error {
 	names := []string{methodAuto, methodNone}
 	if e.opts.Spec.Drafter != nil {
 		names = append(names, e.control.name)
@@ -118,8 +190,21 @@ func (e *Engine) checkMethod(r *Request) error {
 			}
 		}
 	}
-	if !slices.Contains(names[2:], r.SpecMethod) {
-		return fmt.Errorf("speculation: method %q asked for, want %s", r.SpecMethod, strings.Join(names, ", "))
+	if !slices.Contains(names[2:], method) {
+		return fmt.Errorf("speculation: method %q asked for, want %s", method, strings.Join(names, ", "))
+	}
+	return nil
+}
+
+// checkTakes reports limits that a registered method would not keep to.
+func checkTakes(method string, pMin float64, branch int) error {
+	takes, known := drafter.TakesOf(method)
+	switch {
+	case !known:
+	case pMin > 0 && !takes.MinP:
+		return fmt.Errorf("speculation: least probability %v asked for, but %s does not know how probable its guesses are", pMin, method)
+	case branch > 1 && !takes.Branch:
+		return fmt.Errorf("speculation: %d guesses for one position asked for, but %s does not choose how many it makes", branch, method)
 	}
 	return nil
 }

@@ -76,7 +76,7 @@ func TestGreedyAnswersAreAlikeInEverySetting(t *testing.T) {
 			plain[s.arch] = openArch(t, s.arch, Options{Context: 144, Threads: 1, MaxRunning: 1})
 		}
 		o := Options{Context: 144, KVTokens: 2048, Threads: s.threads, MaxRunning: s.streams, SelfCheck: true}
-		if o.Spec = (SpecOptions{NMax: s.nMax, Branch: s.branch, Open: withDrafter(t, s.method, nil)}); s.fixed {
+		if o.Spec = fitting(s.method, SpecOptions{NMax: s.nMax, Branch: s.branch, Open: withDrafter(t, s.method, nil)}); s.fixed {
 			o.Spec.Fixed = s.nMax
 		}
 		e := openArch(t, s.arch, o)

@@ -167,14 +167,8 @@ func (e *Engine) validate(req *Request) error {
 	if n, limit := len(req.Prompt), e.contextLen; n >= limit && req.MaxTokens != 0 || n > limit {
 		return fmt.Errorf("prompt: %d tokens do not fit a context of %d that must also hold the answer", n, limit)
 	}
-	if n := e.opts.Spec.NMax; req.SpecFixed < 0 || req.SpecFixed > n {
-		return fmt.Errorf("speculation: %d fixed guesses a round asked for, want 0 (as the engine does) to %d", req.SpecFixed, n)
-	}
-	if err := e.checkMethod(req); err != nil {
+	if err := e.checkSpec(req); err != nil {
 		return err
-	}
-	if req.SpecMax < 0 || req.SpecMax > maxGuesses {
-		return fmt.Errorf("speculation: at most %d guesses a round asked for, want 0 (as the engine does) to %d", req.SpecMax, maxGuesses)
 	}
 	vocab := e.model.Config().Vocab
 	for i, id := range req.Prompt {

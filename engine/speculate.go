@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -45,6 +46,8 @@ func (o *SpecOptions) fill() error {
 		return fmt.Errorf("speculation: at least %d guesses a round asked for, want 0 to %d", o.NMin, o.NMax)
 	case o.Fixed < 0 || o.Fixed > o.NMax:
 		return fmt.Errorf("speculation: %d fixed guesses a round asked for, want 0 to %d", o.Fixed, o.NMax)
+	case o.Fixed > 0 && o.Fixed < o.NMin:
+		return fmt.Errorf("speculation: %d fixed guesses a round asked for, where fewer than %d are not verified", o.Fixed, o.NMin)
 	case o.Branch < 0 || o.Branch > maxBranch:
 		return fmt.Errorf("speculation: %d guesses for one position asked for, want 0 to %d", o.Branch, maxBranch)
 	case !(o.PMin >= 0 && o.PMin <= 1):
@@ -64,8 +67,13 @@ func (e *Engine) openDrafter() (err error) {
 	if err == nil && o.Drafter != nil && e.encodes() {
 		return fmt.Errorf("speculation: %w", errEncoder)
 	}
-	e.control.use(o.Drafter)
-	return err
+	if e.control.use(o.Drafter); err != nil {
+		return err
+	}
+	if o.Drafter == nil && o.Open == nil && (o.Fixed > 0 || o.NMin > 0 || o.PMin > 0 || o.Branch > 0 || o.Lenience < 1) {
+		return errors.New("speculation: numbers of guesses, a least probability or lenience asked for without a drafter")
+	}
+	return checkTakes(e.control.name, o.PMin, o.Branch)
 }
 
 // maxGuesses and maxBranch bound a tree.

@@ -100,62 +100,18 @@ func longShorthand(args []string) []string {
 	return out
 }
 
-// settle finds contradictions and decides what auto means. To call it again changes nothing.
-func (s *specFlags) settle() error {
-	if s.method == "" {
-		return nil
-	}
-	s.method = strings.ReplaceAll(s.method, ",", "+")
-	switch {
-	case s.nMax == 0:
-		s.method = specNone
-		return nil
-	case s.on && s.draft == "":
-		return &usageError{errors.New("--speculative-decoding: want a draft model, --draft-model NAME")}
-	case s.draft != "" && s.flags.Changed("spec-type") && !s.uses("draft", "crossvocab", "hierarchical", specAuto):
-		return &usageError{fmt.Errorf("--spec-type %s uses no draft model, but --model-draft %s is given", s.method, s.draft)}
-	case s.draft == "" && s.uses("draft", "crossvocab"):
-		return &usageError{fmt.Errorf("--spec-type %s: want a draft model, --model-draft NAME", s.method)}
-	case s.bigger == "" && s.uses("hierarchical"):
-		return &usageError{fmt.Errorf("--spec-type %s: want the model between draft and target, --model-draft-bigger NAME", s.method)}
-	}
-	switch {
-	case s.method == specAuto && s.draft != "", s.method == specNone && s.draft != "":
-		s.method = "draft"
-	case s.method == specAuto:
-		s.method = "suffix"
-	}
-	if s.corpus != "" && !s.uses("suffix") {
-		return &usageError{fmt.Errorf("--spec-corpus %s: only suffix reads a corpus, this is --spec-type %s", s.corpus, s.method)}
-	}
-	if s.skip != "" && !s.uses("layerskip") {
-		return &usageError{fmt.Errorf("--spec-skip %s: only layerskip leaves layers out, this is --spec-type %s", s.skip, s.method)}
-	}
-	return s.checkGuesses()
-}
-
-// checkGuesses compares the numbers of guesses with each other.
-func (s *specFlags) checkGuesses() error {
-	if s.fixed > s.nMax && !s.flags.Changed("spec-draft-n-max") {
-		s.nMax = s.fixed
-	}
-	switch {
-	case s.fixed > s.nMax:
-		return &usageError{fmt.Errorf("--spec-fixed %d: want at most --spec-draft-n-max, %d", s.fixed, s.nMax)}
-	case s.nMin > s.nMax:
-		return &usageError{fmt.Errorf("--spec-draft-n-min %d: want at most --spec-draft-n-max, %d", s.nMin, s.nMax)}
-	}
-	return nil
-}
-
 // checkMethod judges --spec-type.
 func checkMethod(s string) error {
 	if s == specAuto || s == specNone {
 		return nil
 	}
-	for part := range strings.SplitSeq(strings.ReplaceAll(s, ",", "+"), "+") {
+	parts := strings.Split(strings.ReplaceAll(s, ",", "+"), "+")
+	for i, part := range parts {
 		if !slices.Contains(drafter.Names(), part) {
 			return fmt.Errorf("want %s, %s, %s, or several of the latter joined by + or commas", specAuto, specNone, strings.Join(drafter.Names(), ", "))
+		}
+		if slices.Contains(parts[:i], part) {
+			return fmt.Errorf("%s is there twice, want each method once", part)
 		}
 	}
 	return nil
@@ -201,7 +157,7 @@ func (s *specFlags) options(ctx context.Context, target string, t *text.Text, ba
 	o.Cores = draftCores(draft)
 	base.Cores = o.Cores
 	o.Open = func(m *model.Model) (drafter.Drafter, error) {
-		if m.Config().EncoderLayers > 0 && draft == "" && !s.flags.Changed("spec-type") {
+		if m.Config().EncoderLayers > 0 && !s.flags.Changed("spec-type") && s.given() == "" {
 			s.method = specNone // nobody asked for guesses, and this model takes none
 			return nil, nil
 		}
@@ -230,7 +186,7 @@ func (s *specFlags) resolve(ctx context.Context, name string) (string, error) {
 
 // open makes the drafter for a loaded target.
 func (s *specFlags) open(m *model.Model, target string, t *text.Text, draft, bigger string, base model.Options) (drafter.Drafter, error) {
-	c := drafter.Config{Target: m, Skip: s.skip, Shortlist: s.vocab}
+	c := drafter.Config{Target: m, Skip: s.skip, Shortlist: s.vocab, Guesses: s.ngramGuesses()}
 	base.Pool = m.Pool()
 	var err error
 	if s.corpus != "" {
@@ -275,6 +231,11 @@ func (s *specFlags) load(path string, base model.Options) (*model.Model, error) 
 func (s *specFlags) match(c *drafter.Config, target string, t *text.Text, draft string) error {
 	if !s.uses("crossvocab") {
 		return compatible(target, t, draft)
+	}
+	if s.uses("draft", "hierarchical") {
+		if err := compatible(target, t, draft); err != nil {
+			return err
+		}
 	}
 	d, err := text.Open(draft)
 	if err != nil {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
@@ -16,6 +17,8 @@ func parse(t *testing.T, args ...string) (*specFlags, error) {
 	var s specFlags
 	cmd := &cobra.Command{Use: "x", RunE: func(*cobra.Command, []string) error { return nil }}
 	s.add(cmd, specAuto)
+	var beams beamFlags
+	beams.add(cmd)
 	cmd.SetArgs(longShorthand(args))
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return flagError(err) })
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
@@ -42,9 +45,9 @@ func TestOneOptionHasManyNames(t *testing.T) {
 		require.Equal(t, "d.gguf", s.draft, args)
 		require.Equal(t, "draft", s.method, args)
 	}
-	s, err := parse(t, "--spec-draft-p-min", "0.5", "--spec-fixed", "3", "--lenience", "0.9", "--spec-type", "ngram+suffix")
+	s, err := parse(t, "--spec-draft-p-min", "0.5", "--spec-fixed", "3", "--lenience", "0.9", "--spec-type", "ngram+layerskip")
 	require.NoError(t, err)
-	require.Equal(t, []any{0.5, 3, 0.9, "ngram+suffix"}, []any{s.pMin, s.fixed, s.lenience, s.method})
+	require.Equal(t, []any{0.5, 3, 0.9, "ngram+layerskip"}, []any{s.pMin, s.fixed, s.lenience, s.method})
 }
 
 func TestWithoutOptionsTheConversationItselfIsGuessedFrom(t *testing.T) {
@@ -56,15 +59,80 @@ func TestWithoutOptionsTheConversationItselfIsGuessedFrom(t *testing.T) {
 	require.Equal(t, specNone, s.method)
 }
 
+// TestAskedForAndImpossibleIsAnError has every option of speculation where it cannot take effect: one line that names it.
 func TestAskedForAndImpossibleIsAnError(t *testing.T) {
-	for _, args := range [][]string{
-		{"--speculative-decoding"}, {"--spec-type", "draft"}, {"--spec-type", "crossvocab"}, {"--spec-type", "hierarchical"},
-		{"--spec-type", "ngram", "-md", "d.gguf"}, {"--spec-type", "nonsense"}, {"--spec-type", "ngram+nonsense"},
-		{"--draft-min", "17"}, {"--spec-fixed", "17", "--draft", "16"}, {"--lenience", "0"}, {"--lenience", "1.5"}, {"--spec-type", "ngram", "--spec-corpus", "f"},
+	for line, want := range map[string]string{
+		"--speculative-decoding":                                "--speculative-decoding: want a draft model",
+		"--speculative-decoding=false -md d":                    "--speculative-decoding=false: no guesses, but --model-draft d",
+		"--speculative-decoding --draft-model d --drafter none": "--model-draft d: nothing guesses ahead",
+		"--speculative-decoding -md d --spec-type suffix":       "--spec-type suffix uses no draft model",
+		"--speculative-decoding -md d --spec-length 0":          "--model-draft d: no guesses with --spec-draft-n-max 0",
+		"--spec-type draft":                                     "--spec-type draft: want a draft model",
+		"--spec-type crossvocab":                                "--spec-type crossvocab: want a draft model",
+		"--spec-type hierarchical":                              "--spec-type hierarchical: want the model between",
+		"--spec-type hierarchical -md d":                        "--spec-type hierarchical: want the model between",
+		"--spec-type draft -md d --model-draft-bigger b":        "--model-draft-bigger b: only hierarchical",
+		"--spec-type suffix --model-draft-bigger b":             "--model-draft-bigger b: only hierarchical",
+		"--spec-type ngram -md d":                               "--spec-type ngram uses no draft model",
+		"--spec-type nonsense":                                  "nonsense",
+		"--spec-type ngram+nonsense":                            "ngram+nonsense",
+		"--spec-type suffix,ngram,suffix":                       "suffix is there twice",
+		"--spec-type suffix --draft 0":                          "--spec-draft-n-max 0: no guesses, but --spec-type suffix",
+		"-md d --draft 0":                                       "--model-draft d: no guesses with --spec-draft-n-max 0",
+		"--spec-fixed 3 --draft-max 0":                          "--spec-fixed 3: no guesses with",
+		"--draft-min 17":                                        "--spec-draft-n-min 17: want at most --spec-draft-n-max, 16",
+		"--draft-min 5 --draft-max 4":                           "--spec-draft-n-min 5: want at most --spec-draft-n-max, 4",
+		"--spec-fixed 17 --draft 16":                            "--spec-fixed 17: want at most --spec-draft-n-max, 16",
+		"--spec-fixed 2 --draft-min 3":                          "--spec-draft-n-min 3: want at most --spec-fixed, 2",
+		"--spec-type ngram --draft-min 5":                       "--spec-draft-n-min 5: ngram guesses 4 tokens",
+		"--lenience 0":                                          "lenience",
+		"--lenience 1.5":                                        "lenience",
+		"--spec-type none --spec-fixed 4":                       "--spec-fixed 4: nothing guesses ahead",
+		"--spec-type none --draft 4":                            "--spec-draft-n-max 4: nothing guesses ahead",
+		"--spec-type none --draft-min 1":                        "--spec-draft-n-min 1: nothing guesses ahead",
+		"--spec-type none --draft-p-min 0.5":                    "--spec-draft-p-min 0.5: nothing guesses ahead",
+		"--spec-type none --spec-draft-vocab 0":                 "--spec-draft-vocab 0: nothing guesses ahead",
+		"--spec-type none --spec-draft-branch 2":                "--spec-draft-branch 2: nothing guesses ahead",
+		"--spec-type none --lenience 0.5":                       "--lenience 0.5: nothing guesses ahead",
+		"--spec-type none --spec-corpus f":                      "--spec-corpus f: nothing guesses ahead",
+		"--spec-type none --spec-skip 3":                        "--spec-skip 3: nothing guesses ahead",
+		"--spec-type none --model-draft-bigger b":               "--model-draft-bigger b: nothing guesses ahead",
+		"--draft-p-min 0.5":                                     "--spec-draft-p-min 0.5: suffix does not know how probable its guesses are, want --spec-type crossvocab, draft, hierarchical, layerskip",
+		"--spec-type lookahead+ngram --draft-p-min 0.5":         "--spec-draft-p-min 0.5: lookahead+ngram does not",
+		"--spec-draft-branch 2":                                 "--spec-draft-branch 2: suffix does not choose how many guesses it makes for one position, want --spec-type draft",
+		"--spec-type layerskip --spec-draft-branch 3":           "--spec-draft-branch 3: layerskip does not",
+		"--spec-type crossvocab -md d --spec-draft-branch 3":    "--spec-draft-branch 3: crossvocab does not",
+		"--spec-draft-vocab 100":                                "--spec-draft-vocab 100: want a draft model",
+		"--spec-type crossvocab -md d --spec-draft-vocab 100":   "--spec-draft-vocab 100: want a draft model of the target's vocabulary",
+		"--model-draft-bigger b --spec-draft-vocab 100":         "--spec-draft-vocab 100: want a draft model",
+		"--spec-type ngram --spec-corpus f":                     "--spec-corpus f: only suffix",
+		"-md d --spec-corpus f":                                 "--spec-corpus f: only suffix",
+		"--spec-skip 3-4":                                       "--spec-skip 3-4: only layerskip",
+		"--num-beams 2 --draft-min 1":                           "--spec-draft-n-min 1: not with --num-beams",
+		"--num-beams 2 -md d --spec-draft-branch 2":             "--spec-draft-branch 2: not with --num-beams",
+		"--num-beams 2 --lenience 0.5":                          "--lenience 0.5: not with --num-beams",
 	} {
-		_, err := parse(t, args...)
+		_, err := parse(t, strings.Fields(line)...)
 		var usage *usageError
-		require.ErrorAs(t, err, &usage, "%v", args)
+		require.ErrorAs(t, err, &usage, line)
+		require.ErrorContains(t, err, want, line)
+		require.NotContains(t, err.Error(), "\n")
+	}
+}
+
+func TestOptionsThatTakeEffect(t *testing.T) {
+	for line, method := range map[string]string{
+		"": "suffix", "--spec-type none": specNone, "--draft 0": specNone, "--spec-type none --draft 0": specNone, "--spec-type none --spec-fixed 0 --lenience 1": specNone,
+		"--draft-p-min 0 --spec-draft-branch 1": "suffix", "-md d --draft-p-min 0.5 --spec-draft-branch 3 --spec-draft-vocab 0": "draft",
+		"--spec-type suffix+draft -md d --draft-p-min 0.5 --spec-draft-branch 2": "suffix+draft", "--model-draft-bigger b": "hierarchical",
+		"-md d --model-draft-bigger b --spec-draft-vocab 100": "hierarchical", "--spec-type auto -md d": "draft", "--num-beams 4 --spec-fixed 2": "suffix",
+		"--speculative-decoding=false": "suffix", "--spec-type ngram --draft 8 --draft-min 5": "ngram", "--spec-type layerskip --spec-skip 3": "layerskip",
+	} {
+		s, err := parse(t, strings.Fields(line)...)
+		require.NoError(t, err, line)
+		require.Equal(t, method, s.method, line)
+		require.NoError(t, s.settle(), "again: %s", line)
+		require.Equal(t, method, s.method, line)
 	}
 	s, err := parse(t, "--spec-fixed", "20")
 	require.NoError(t, err)

@@ -15,6 +15,7 @@ type Tree struct {
 	Q       []*sample.Dist // (nodes) the distribution the node was drawn from; nil when it was chosen without chance
 	Guest   []bool         // (nodes) rides in the target's pass but is never accepted; see Observer
 	Belief  []float64      // (nodes) how sure the drafter is of a node, or of its best one where it drew by chance; 0: it does not say
+	By      []uint64       // (nodes) a bit for each drafter of a union that guessed it; 0: nobody says who did
 }
 
 // Reset empties the tree and keeps its memory.
@@ -44,6 +45,9 @@ func (t *Tree) Repair(nodes int) {
 	for len(t.Belief) < n {
 		t.Belief = append(t.Belief, 0)
 	}
+	for len(t.By) < n {
+		t.By = append(t.By, 0)
+	}
 	for i, q := range t.Q {
 		if q != nil && len(q.IDs) != len(q.P) {
 			t.Q[i] = nil
@@ -63,7 +67,7 @@ func (t *Tree) Len() int { return len(t.IDs) }
 // without replacement carry the distribution renormalised without the earlier ones.
 func (t *Tree) Add(id, parent int32, q *sample.Dist) int32 {
 	t.IDs, t.Parents = append(t.IDs, id), append(t.Parents, parent)
-	t.Q, t.Guest, t.Belief = append(t.Q, q), append(t.Guest, false), append(t.Belief, 0)
+	t.Q, t.Guest, t.Belief, t.By = append(t.Q, q), append(t.Guest, false), append(t.Belief, 0), append(t.By, 0)
 	return int32(len(t.IDs) - 1)
 }
 
@@ -104,7 +108,8 @@ func (t *Tree) Drawn() bool {
 // Cut keeps the first n nodes and drops the rest, whose parents may be among those kept but never the other way round.
 func (t *Tree) Cut(n int) {
 	t.IDs, t.Parents = t.IDs[:min(n, len(t.IDs))], t.Parents[:min(n, len(t.Parents))]
-	t.Q, t.Guest, t.Belief = t.Q[:min(n, len(t.Q))], t.Guest[:min(n, len(t.Guest))], t.Belief[:min(n, len(t.Belief))]
+	t.Q, t.Guest = t.Q[:min(n, len(t.Q))], t.Guest[:min(n, len(t.Guest))]
+	t.Belief, t.By = t.Belief[:min(n, len(t.Belief))], t.By[:min(n, len(t.By))]
 }
 
 // Budget limits one round's tree.
@@ -146,6 +151,15 @@ type Round struct {
 	Coupled bool            // the answer takes plain decoding's tokens: draw with the number that those are drawn with
 	Tree    *Tree           // the answer; empty when Propose is called, and left empty for no guess
 	Steps   int             // the answer: passes of a model that drafting took; 0 when Propose is called
+	Inner   Inner           // the answer, of a drafter that verifies a smaller one's guesses; zero when Propose is called
+}
+
+// Inner counts the guesses of a smaller drafter within another, and those of them that the other took for its own.
+type Inner struct{ Drafted, Accepted int }
+
+// Layered is implemented by drafters that verify a smaller one's guesses.
+type Layered interface {
+	Small() Drafter
 }
 
 // DraftSteps returns the steps that drafting took: passes of a model, or levels of the tree where there is no model.

@@ -53,6 +53,9 @@ func NewHierarchical(small Drafter, o ModelOptions) (*Hierarchical, error) {
 // Name is "hierarchical".
 func (d *Hierarchical) Name() string { return "hierarchical" }
 
+// Small is the drafter whose guesses the bigger model verifies.
+func (d *Hierarchical) Small() Drafter { return d.small }
+
 // Bytes counts one pass of the bigger model and one step of the small drafter.
 func (d *Hierarchical) Bytes() int64 { return d.m.WeightBytes() + d.small.Bytes() }
 
@@ -119,6 +122,7 @@ func (d *Hierarchical) Propose(rounds []Round) error {
 		for _, s := range d.live {
 			s.sync(s.hist)
 			s.feed = append(s.feed, s.guesses...)
+			s.round.Inner.Drafted += len(s.guesses)
 			s.nLogits = 1 + len(s.guesses)
 			s.round.Steps++
 			d.lanes = append(d.lanes, &s.lane)
@@ -172,10 +176,17 @@ func (d *Hierarchical) guessSmall() {
 func (s *hierarchicalSession) verify(row func(i int) []float32) bool {
 	for i := 0; ; i++ {
 		id, ok, err := s.guess(row(i))
-		if err != nil || !ok || s.full() {
+		if err != nil || !ok {
 			return false
 		}
-		if i == len(s.guesses) || s.guesses[i] != id {
+		right := i < len(s.guesses) && s.guesses[i] == id
+		if right {
+			s.round.Inner.Accepted++
+		}
+		if s.full() {
+			return false
+		}
+		if !right {
 			return true
 		}
 	}

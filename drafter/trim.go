@@ -113,7 +113,8 @@ func (t *Tree) keep(nodes []int32) {
 			at, _ := slices.BinarySearch(nodes, parent)
 			parent = int32(at)
 		}
-		t.IDs[to], t.Parents[to], t.Q[to], t.Guest[to], t.Belief[to] = t.IDs[from], parent, t.Q[from], t.Guest[from], t.Belief[from]
+		t.IDs[to], t.Parents[to], t.Q[to], t.Guest[to] = t.IDs[from], parent, t.Q[from], t.Guest[from]
+		t.Belief[to], t.By[to] = t.Belief[from], t.By[from]
 	}
 	t.Cut(len(nodes))
 }

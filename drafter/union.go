@@ -130,7 +130,7 @@ func (d *Union) gather(rounds []Round, i int, asked bool) {
 		}
 		p.tree.Reset()
 		p.asked = true
-		r.Session, r.Tree, r.Steps, r.Part = p.session, &p.tree, 0, i
+		r.Session, r.Tree, r.Steps, r.Inner, r.Part = p.session, &p.tree, 0, Inner{}, i
 		d.rounds, d.of = append(d.rounds, r), append(d.of, k)
 	}
 }
@@ -159,6 +159,7 @@ func (d *Union) Propose(rounds []Round) error {
 			}
 			r.Steps = min(max(r.Steps, 0), maxSteps)
 			of.Steps += r.Steps
+			of.Inner.Drafted, of.Inner.Accepted = of.Inner.Drafted+r.Inner.Drafted, of.Inner.Accepted+r.Inner.Accepted
 			c.Steps = max(c.Steps, r.DraftSteps())
 		}
 		if err != nil {
@@ -247,7 +248,10 @@ func (s *unionSession) merge(t *Tree, b Budget) {
 	for n := range longest {
 		for i := range s.parts {
 			if p := &s.parts[i]; p.asked && n < p.tree.Len() {
-				p.at = append(p.at, s.place(t, b, &p.tree, p.at, n))
+				at := s.place(t, b, &p.tree, p.at, n)
+				if p.at = append(p.at, at); at >= 0 {
+					t.By[at] |= 1 << i
+				}
 			}
 		}
 	}

@@ -62,7 +62,7 @@ func (c *chooser) Do(worker, _ int) {
 // in any worker and touches nothing but the request.
 func (e *Engine) walk(p *pick, logits tensor.F32) {
 	r, t := p.r, &p.r.spec.tree
-	r.picked, r.spec.path, r.spec.accepted = r.picked[:0], r.spec.path[:0], 0
+	r.picked, r.spec.path, r.spec.accepted = r.picked[:0], r.spec.path[:0], r.spec.accepted[:0]
 	for node := int32(-1); ; {
 		row := logits.Row(p.row + int(node) + 1)
 		r.learned = r.sampler.State()
@@ -83,7 +83,7 @@ func (e *Engine) walk(p *pick, logits tensor.F32) {
 		if child < 0 {
 			return
 		}
-		if r.spec.accepted++; p.why != "" {
+		if r.spec.accepted = append(r.spec.accepted, child); p.why != "" {
 			return
 		}
 		r.spec.path = append(r.spec.path, child)

@@ -19,6 +19,7 @@ type control struct {
 	own       []drafter.PartCost // of a drafter that is no union
 	name      string             // of the drafter of the options
 	names     []string           // of the parts
+	small     []string           // of the parts' small drafters
 	share     float64            // what a step of drafting reads, of what a pass reads of weights
 	streams   []*drafter.Stream  // of the pass
 	committed int                // tokens that the pass emitted
@@ -49,7 +50,27 @@ func (k *control) use(d drafter.Drafter) {
 	k.name = d.Name()
 	for _, part := range k.parts() {
 		k.names = append(k.names, part.Name())
+		if l, ok := part.(drafter.Layered); ok {
+			k.small = append(k.small, part.Name()+"/"+l.Small().Name())
+		}
 	}
+}
+
+// newParts are the counts of all drafters at 0.
+func (k *control) newParts() []PartStats {
+	parts := make([]PartStats, 0, len(k.names)+len(k.small))
+	for _, name := range slices.Concat(k.names, k.small) {
+		parts = append(parts, PartStats{Name: name})
+	}
+	return parts
+}
+
+// guessed reports whether a node of a round's tree is a guess of the i-th part.
+func (k *control) guessed(t *drafter.Tree, node int32, i int) bool {
+	if by := t.By[node]; by != 0 && k.union != nil {
+		return by>>i&1 != 0
+	}
+	return i == 0
 }
 
 // parts are the drafters that the controller chooses from.
@@ -334,6 +355,10 @@ func (e *Engine) drafted(decoding []*run, took time.Duration) {
 		return
 	}
 	costs := k.costs(e.rounds, took)
+	counts := e.draftCounts
+	if c, ok := e.opts.Spec.Drafter.(drafter.Counter); ok {
+		_, _ = e.guarded(func() error { counts = c.Counts(); return nil })
+	}
 	lag, first := 0, false
 	e.mu.Lock()
 	i := 0
@@ -346,6 +371,10 @@ func (e *Engine) drafted(decoding []*run, took time.Duration) {
 			if steps > 0 {
 				s.Asks, s.Steps = s.Asks+1, s.Steps+steps
 			}
+			if n := len(k.names); n < len(s.Parts) {
+				s.Parts[n].Drafted += e.rounds[i].Inner.Drafted
+				s.Parts[n].Accepted += e.rounds[i].Inner.Accepted
+			}
 		}
 		if i++; steps > 0 || k.c.Models(r.spec.stream) {
 			lag = max(lag, len(r.ids)-r.spec.asked)
@@ -353,6 +382,7 @@ func (e *Engine) drafted(decoding []*run, took time.Duration) {
 			r.spec.asked = len(r.ids)
 		}
 	}
+	e.draftCounts = counts
 	e.mu.Unlock()
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -99,9 +99,10 @@ type Engine struct {
 	control   control
 	beamPlans beamPlans
 
-	specTotals SpecStats // guarded by mu
-	broken     error     // guarded by mu: why there are no answers any more
-	done       chan struct{}
+	specTotals  SpecStats      // guarded by mu
+	draftCounts drafter.Counts // guarded by mu, written by the loop: those of the drafter after its last round
+	broken      error          // guarded by mu: why there are no answers any more
+	done        chan struct{}
 }
 
 // Open loads the model at path (a GGUF file or a safetensors folder) and starts the engine.

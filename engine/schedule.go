@@ -138,7 +138,8 @@ func (e *Engine) begin(r *run, cached int) {
 	if n := e.opts.Spec.NMax; e.opts.Spec.Drafter != nil {
 		r.stats.Spec.Lossy = e.opts.Spec.Lenience < 1 && !r.NoSpec
 		r.stats.Spec.makeRoom(n)
-		r.spec.path, r.picked = make([]int32, 0, n), make([]Token, 0, 1+n)
+		r.stats.Spec.Parts = e.control.newParts()
+		r.spec.path, r.spec.accepted, r.picked = make([]int32, 0, n), make([]int32, 0, n), make([]Token, 0, 1+n)
 	}
 }
 

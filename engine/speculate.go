@@ -70,6 +70,7 @@ func (e *Engine) openDrafter() (err error) {
 	if e.control.use(o.Drafter); err != nil {
 		return err
 	}
+	e.specTotals.Parts = e.control.newParts()
 	if o.Drafter == nil && o.Open == nil && (o.Fixed > 0 || o.NMin > 0 || o.PMin > 0 || o.Branch > 0 || o.Lenience < 1) {
 		return errors.New("speculation: numbers of guesses, a least probability or lenience asked for without a drafter")
 	}
@@ -100,6 +101,16 @@ type SpecStats struct {
 	Asks     int   // times that a draft model was asked for guesses
 	Steps    int   // passes of a draft model that this took
 	Lossy    bool  // lenience below 1 was in force
+	// Parts are the drafters, of a union all of them, and behind them the small ones inside others; nil before there is
+	// a drafter. Searches are counted above alone.
+	Parts []PartStats
+}
+
+// PartStats count what one drafter did.
+type PartStats struct {
+	Name     string // the method's; "hierarchical/ngram" for a small one, whose guesses the bigger verifies
+	Drafted  int    // guesses of its own that were verified; one that two drafters had counts for both
+	Accepted int    // guesses of these that were accepted
 }
 
 // speculation is a request's part of it.
@@ -107,8 +118,8 @@ type speculation struct {
 	session drafter.Session
 	tree    drafter.Tree
 	path    []int32 // accepted nodes of the current round after which the answer goes on
-	// accepted counts those and the one that ended the answer.
-	accepted int
+	// accepted are these, and the one that ended the answer.
+	accepted []int32
 	ids      []int32 // of the request, a copy: what drafters do to it changes no answer
 	told     int     // tokens of ids that the session knows
 	asked    int     // tokens of ids when the session's models were last asked for guesses
@@ -230,8 +241,8 @@ func rooted(dst []int32, t *drafter.Tree) []int32 {
 // accept counts what became of a tree and commits the rows of the guesses that were accepted.
 func (e *Engine) accept(p *pick, logits tensor.F32) {
 	r, t := p.r, &p.r.spec.tree
-	for depth := range r.spec.accepted {
-		e.countAccepted(r, depth+1)
+	for _, node := range r.spec.accepted {
+		e.countAccepted(r, t, node)
 	}
 	e.countRound(r, t)
 	if p.why == "" {
@@ -317,13 +328,19 @@ func (e *Engine) drawn(r *run, t *drafter.Tree, node int32) bool {
 	return false
 }
 
-func (e *Engine) countAccepted(r *run, depth int) {
+func (e *Engine) countAccepted(r *run, t *drafter.Tree, node int32) {
+	depth := t.Depth(node)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, s := range []*SpecStats{&r.stats.Spec, &e.specTotals} {
 		s.Accepted++
 		s.PerDepth = longer(s.PerDepth, depth)
 		s.PerDepth[depth-1]++
+		for i := range s.Parts {
+			if e.control.guessed(t, node, i) {
+				s.Parts[i].Accepted++
+			}
+		}
 	}
 }
 
@@ -341,6 +358,13 @@ func (e *Engine) countRound(r *run, t *drafter.Tree) {
 		for d := range levels {
 			s.Offered[d]++
 		}
+		for i := range s.Parts {
+			for node := range int32(t.Len()) {
+				if e.control.guessed(t, node, i) {
+					s.Parts[i].Drafted++
+				}
+			}
+		}
 	}
 }
 
@@ -353,6 +377,6 @@ func (e *Engine) SpecTotals() SpecStats {
 
 // clone returns a copy that later passes do not write to.
 func (s SpecStats) clone() SpecStats {
-	s.PerDepth, s.Offered, s.Widths = slices.Clone(s.PerDepth), slices.Clone(s.Offered), slices.Clone(s.Widths)
+	s.PerDepth, s.Offered, s.Widths, s.Parts = slices.Clone(s.PerDepth), slices.Clone(s.Offered), slices.Clone(s.Widths), slices.Clone(s.Parts)
 	return s
 }

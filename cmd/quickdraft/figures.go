@@ -22,6 +22,14 @@ type figures struct {
 	AcceptedAt      []int   `json:"draft_n_accepted_per_position,omitempty"`
 	DraftFailed     int     `json:"draft_failed,omitempty"` // rounds without a guess because of an error
 	Lossy           bool    `json:"lossy,omitempty"`        // lenience was in force
+	Drafters        []part  `json:"drafters,omitempty"`     // where there are several
+}
+
+// part is what one of several drafters did.
+type part struct {
+	Name          string `json:"name"`
+	DraftN        int    `json:"draft_n"`
+	DraftAccepted int    `json:"draft_n_accepted"`
 }
 
 // newFigures derives rates; the first token belongs to the prompt's pass.
@@ -36,6 +44,11 @@ func newFigures(m *loaded, s engine.Stats) figures {
 	f.DraftN, f.DraftAccepted, f.DraftFailed, f.Lossy = s.Spec.Drafted, s.Spec.Accepted, s.Spec.Failed, s.Spec.Lossy
 	f.OfferedAt, f.AcceptedAt = s.Spec.Offered, s.Spec.PerDepth
 	f.DraftRate = float64(f.DraftAccepted) / float64(max(1, f.DraftN))
+	if len(s.Spec.Parts) > 1 {
+		for _, p := range s.Spec.Parts {
+			f.Drafters = append(f.Drafters, part{p.Name, p.Drafted, p.Accepted})
+		}
+	}
 	return f
 }
 
@@ -52,6 +65,9 @@ func (f figures) String() string {
 		f.PromptTokens, f.PromptPerSecond, f.DecodeTokens, f.DecodePerSecond, f.WeightGBps)
 	if f.DraftN > 0 {
 		line += fmt.Sprintf("; %d of %d guesses accepted", f.DraftAccepted, f.DraftN)
+		for i, p := range f.Drafters {
+			line += fmt.Sprintf("%s %s %d of %d", []string{":", ","}[min(i, 1)], p.Name, p.DraftAccepted, p.DraftN)
+		}
 	}
 	if f.Lossy {
 		line += ", lossy"

@@ -208,7 +208,7 @@ func TestAPerfectDraftSavesPasses(t *testing.T) {
 				require.Equal(t, nOut, *without)
 
 				e := openTiny(t, Options{Context: 128, KVTokens: 2048, Spec: SpecOptions{Fixed: levels, Open: withDrafter(t, name, func(c *drafter.Config) {
-					c.Translation = letters(t, 0, 513) // all but one token
+					c.Translation = letters(t, 512, 0, 513) // all but one token
 				})}})
 				with := countPasses(t, e)
 				got, stats := beamsOf(t, e, r, beams(n, 1))

@@ -37,7 +37,7 @@ func withDrafter(t testing.TB, name string, change func(*drafter.Config)) func(*
 	return func(target *model.Model) (drafter.Drafter, error) {
 		copied, name := load(t, target, "llama3-rope"), name
 		c := drafter.Config{
-			Target: target, Draft: copied, Bigger: load(t, target, "llama3-rope"), Guesses: 16, KVTokens: 4096, Translation: letters(t, 100, 2),
+			Target: target, Draft: copied, Bigger: load(t, target, "llama3-rope"), Guesses: 16, KVTokens: 4096, Translation: letters(t, 512, 100, 2),
 		}
 		if name == shortlisted {
 			name, c.Shortlist, c.ListRoom = "draft", 128, 48
@@ -67,27 +67,27 @@ func fitting(name string, o SpecOptions) SpecOptions {
 // shortlisted names a draft model that has logits for a third of the 512 tokens.
 const shortlisted = "draft with a shortlist"
 
-// letters is a translation between two vocabularies of 512 one-letter tokens: the draft's are rotated by shift, and one
-// letter in every is not the same in both.
-func letters(t testing.TB, shift, every int32) *drafter.Translation {
+// letters is a translation between two vocabularies of n one-letter tokens: the draft's are rotated by shift, and one letter in
+// every is not the same in both.
+func letters(t testing.TB, n, shift, every int32) *drafter.Translation {
 	text := func(name string, shift int32) drafter.Text {
 		bytes := func(id int32) []byte {
-			letter := (id + shift) % 512
+			letter := (id + shift) % n
 			if letter%every == 0 {
 				return []byte(name + string(0x4E00+letter))
 			}
 			return []byte(string(0x4E00 + letter))
 		}
-		return drafter.Text{File: name, Size: 512, Bytes: bytes, Encode: func(s string) (ids []int32) {
+		return drafter.Text{File: name, Size: int(n), Bytes: bytes, Encode: func(s string) (ids []int32) {
 			for _, r := range s {
-				ids = append(ids, (max(r-0x4E00, 0)+512-shift)%512)
+				ids = append(ids, (max(r-0x4E00, 0)+n-shift)%n)
 			}
 			return ids
 		}}
 	}
 	tr, err := drafter.NewTranslation(text("target", 0), text("draft", shift))
 	require.NoError(t, err)
-	require.EqualValues(t, 512-(511/every+1), tr.Shared())
+	require.EqualValues(t, n-((n-1)/every+1), tr.Shared())
 	return tr
 }
 
@@ -233,7 +233,7 @@ func TestEveryDrafterWorks(t *testing.T) {
 				name = "draft"
 			}
 			e := openArch(t, want.arch, Options{Context: 256, KVTokens: 2048, Spec: SpecOptions{
-				Fixed: 8, Branch: want.branch, Open: withDrafter(t, name, func(c *drafter.Config) { c.Translation = letters(t, 0, 512) }),
+				Fixed: 8, Branch: want.branch, Open: withDrafter(t, name, func(c *drafter.Config) { c.Translation = letters(t, 512, 0, 512) }),
 			}})
 			var s SpecStats
 			nTokens := 0
@@ -283,7 +283,7 @@ func TestEveryDrafterKeepsTheDistribution(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			open := withDrafter(t, name, func(c *drafter.Config) {
 				// Its bad guesses are what tests the rule: a copy of the target would never be rejected.
-				c.Draft, c.Translation = load(t, c.Target, "llama-untied"), letters(t, 0, 16)
+				c.Draft, c.Translation = load(t, c.Target, "llama-untied"), letters(t, 512, 0, 16)
 			})
 			e := openTiny(t, Options{Context: 64, KVTokens: 2048, MaxRunning: 25, Spec: SpecOptions{Fixed: 3, Open: open}})
 			requireSameDistribution(t, plain, counts(e, 1<<20))

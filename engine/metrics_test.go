@@ -56,7 +56,7 @@ func TestCountsAddUp(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			e := openArch(t, "gemma3-text", Options{Context: 160, KVTokens: 1024, Spec: SpecOptions{Fixed: 6, Open: withDrafter(t, name, func(c *drafter.Config) {
 				c.Draft, c.Bigger = load(t, c.Target, "gemma3-text"), load(t, c.Target, "gemma3-text")
-				c.Translation = letters(t, 0, 512)
+				c.Translation = letters(t, 512, 0, 512)
 			})}})
 			var sum SpecStats
 			for n := range 3 {

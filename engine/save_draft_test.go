@@ -34,7 +34,7 @@ func TestASavedPrefixBringsTheDraftAlong(t *testing.T) {
 			}
 			options := Options{Context: 256, Spec: SpecOptions{Fixed: 4, Open: withDrafter(t, name, func(c *drafter.Config) {
 				// Not the target's copy, which would find the target's own part of any file.
-				c.Draft, c.Bigger, c.Translation = load(t, c.Target, "llama-untied"), load(t, c.Target, "llama-untied"), letters(t, 0, 513)
+				c.Draft, c.Bigger, c.Translation = load(t, c.Target, "llama-untied"), load(t, c.Target, "llama-untied"), letters(t, 512, 0, 513)
 			})}}
 			unsaved := whole(t, submit(t, openTiny(t, options), r))
 			// afresh restores a file in a new engine and answers.

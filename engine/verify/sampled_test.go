@@ -60,7 +60,9 @@ func withoutReplacement(d func([]int32) *sample.Dist, history []int32, u func() 
 	q := d(history)
 	for range 3 {
 		x := q.Draw(u())
-		t.Add(x, -1, q)
+		i := t.Add(x, -1, q)
+		q2 := d(append(history, x))
+		t.Add(q2.Draw(u()), i, q2)
 		q = clone(q)
 		if !Remove(q, x) {
 			return
@@ -72,9 +74,78 @@ func mixed(d func([]int32) *sample.Dist, history []int32, u func() float64, t *d
 	q := d(history)
 	t.Add(byProbability(q)[0], -1, nil)
 	t.AddGuest(5, -1)
-	i := t.Add(q.Draw(u()), -1, q)
+	x := q.Draw(u())
+	i := t.Add(x, -1, q)
 	t.Add(5, i, nil)
-	t.Add(9, i, nil)
+	t.Add(byProbability(d(append(history, x)))[0], i, nil)
+}
+
+var shapes = map[string]shape{"chain": chain, "independent": independent, "without replacement": withoutReplacement, "mixed": mixed}
+
+// shares give the exact probability that a guess for the first position is accepted, written down for each shape from the rule:
+// a draw from q is accepted with the sum of min(p, q), and what is left of p does not depend on what was drawn.
+var shares = map[string]func(p, q []float64) float64{
+	"chain": overlap,
+	"independent": func(p, q []float64) float64 {
+		missed := 1.0
+		for range 3 {
+			missed *= 1 - overlap(p, q)
+			p = left(p, q)
+		}
+		return 1 - missed
+	},
+	"without replacement": func(p, q []float64) float64 { return 1 - missedWithout(p, q, 3) },
+	"mixed": func(p, q []float64) float64 {
+		best, point := 0, make([]float64, len(p))
+		for i := range q {
+			if q[i] > q[best] {
+				best = i
+			}
+		}
+		point[best] = 1
+		return p[best] + (1-p[best])*overlap(left(p, point), q)
+	},
+}
+
+func overlap(p, q []float64) (sum float64) {
+	for i := range p {
+		sum += min(p[i], q[i])
+	}
+	return sum
+}
+
+// left is norm(max(0, p-q)).
+func left(p, q []float64) []float64 {
+	r, sum := make([]float64, len(p)), 0.0
+	for i := range p {
+		r[i] = max(0, p[i]-q[i])
+		sum += r[i]
+	}
+	for i := range r {
+		r[i] /= sum
+	}
+	return r
+}
+
+// missedWithout is the probability that n draws without replacement are all rejected.
+func missedWithout(p, q []float64, n int) (sum float64) {
+	if n == 0 {
+		return 1
+	}
+	rest := left(p, q)
+	for x := range q {
+		rejected := q[x] - min(p[x], q[x])
+		if rejected <= 0 {
+			continue
+		}
+		without, mass := append([]float64(nil), q...), 1-q[x]
+		without[x] = 0
+		for i := range without {
+			without[i] /= mass
+		}
+		sum += rejected * missedWithout(rest, without, n-1)
+	}
+	return sum
 }
 
 // byProbability returns the ids of q, the most probable first.
@@ -88,14 +159,18 @@ func byProbability(q *sample.Dist) []int32 {
 	return []int32{q.IDs[best]}
 }
 
-// walk emits two tokens after history as the engine does: guesses first, plain sampling where they end.
-func walk(p func([]int32) *sample.Dist, d *sample.Dist, t *drafter.Tree, history []int32, rng *rand.Rand) []int32 {
+// walk emits two tokens after history as the engine does, guesses first, plain sampling where they end, and counts how many of
+// each position were guesses.
+func walk(p func([]int32) *sample.Dist, d *sample.Dist, t *drafter.Tree, history []int32, rng *rand.Rand, accepted *[2]int) []int32 {
 	node, n := int32(-1), len(history)
 	for len(history) < n+2 {
 		full := p(history)
 		d.IDs, d.P = append(d.IDs[:0], full.IDs...), append(d.P[:0], full.P...)
 		var id int32
 		id, node = Sampled(d, t, node, 1, func(sample.Purpose, int) float64 { return rng.Float64() })
+		if node >= 0 {
+			accepted[len(history)-n]++
+		}
 		history = append(history, id)
 		if node < 0 {
 			t.Reset()
@@ -118,9 +193,8 @@ func TestSampledKeepsTheTargetsDistribution(t *testing.T) {
 			p.LogitBias = map[int32]float64{3: -100, 11: 2}
 		},
 	}
-	shapes := map[string]shape{"chain": chain, "independent": independent, "without replacement": withoutReplacement, "mixed": mixed}
 	for name, set := range options {
-		for form, build := range shapes {
+		for form := range shapes {
 			if form != "chain" && name != "temperature 1" && name != "all" {
 				continue // the options act before the rule, the shapes inside it
 			}
@@ -128,18 +202,19 @@ func TestSampledKeepsTheTargetsDistribution(t *testing.T) {
 				t.Parallel()
 				p := sample.Default()
 				set(&p)
-				checkDistribution(t, p, nil, build)
+				checkDistribution(t, p, nil, form)
 			})
 		}
 	}
 	t.Run("mask", func(t *testing.T) {
 		t.Parallel()
-		checkDistribution(t, sample.Default(), []uint64{0x0f0f_00ff_1234_5678}, chain)
+		checkDistribution(t, sample.Default(), []uint64{0x0f0f_00ff_1234_5678}, "chain")
 	})
 }
 
 // checkDistribution draws 200,000 pairs of tokens and compares both positions with what the target gives without guesses.
-func checkDistribution(t *testing.T, params sample.Params, mask []uint64, build shape) {
+func checkDistribution(t *testing.T, params sample.Params, mask []uint64, form string) {
+	build := shapes[form]
 	const nDraws = 200_000
 	m := newToy(7, 1.2)
 	history := []int32{1, 8, 8, 30, 2}
@@ -165,13 +240,21 @@ func checkDistribution(t *testing.T, params sample.Params, mask []uint64, build 
 	var tree drafter.Tree
 	var scratch sample.Dist
 	var counts [2][toyVocab]float64
+	var accepted [2]int
 	for range nDraws {
 		tree.Reset()
 		build(q, append(make([]int32, 0, 16), history...), rng.Float64, &tree)
-		out := walk(p, &scratch, &tree, append(make([]int32, 0, 16), history...), rng)
+		out := walk(p, &scratch, &tree, append(make([]int32, 0, 16), history...), rng, &accepted)
 		counts[0][out[0]]++
 		counts[1][out[1]]++
 	}
+	share, exact := float64(accepted[0])/nDraws, shares[form](dense(p(history), toyVocab), dense(q(history), toyVocab))
+	t.Logf("%.4f of the first guesses accepted, exactly %.4f; %d second ones", share, exact, accepted[1])
+	require.InDelta(t, exact, share, 4*math.Sqrt(exact*(1-exact)/nDraws))
+	require.Greater(t, exact, 0.3)
+	require.Less(t, exact, 0.97)
+	require.Greater(t, accepted[1], nDraws/50, "guesses behind accepted ones")
+	require.Less(t, accepted[1], accepted[0]*9/10)
 	var want [2][toyVocab]float64
 	first := p(history)
 	for i, x := range first.IDs {

@@ -1,7 +1,10 @@
 package quant
 
 import (
+	"reflect"
+	"runtime"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -51,5 +54,45 @@ func TestMissingKernels(t *testing.T) {
 	defer c.free()
 	for _, v := range c.run(t, picked) {
 		require.NotZero(t, v)
+	}
+}
+
+// TestTwoKernelsServeTheNumbersBetween records which functions of a level run for 9 to 15 tokens: its own for one half and for the
+// other, each for every tile, and never the reference.
+func TestTwoKernelsServeTheNumbersBetween(t *testing.T) {
+	one := func() float32 { return 1 }
+	for _, l := range levels {
+		if l.Level == cpu.AMX { // one kernel
+			continue
+		}
+		for _, f := range All() {
+			ran := map[int]int{} // tiles, by tokens of the kernel
+			var recorders [WideM + 1]func(*float32, int, *byte, int, *byte, int, int)
+			for m, dot := range l.dots[f.Name] {
+				if dot == nil {
+					continue
+				}
+				require.True(t, strings.HasPrefix(runtime.FuncForPC(reflect.ValueOf(dot).Pointer()).Name(), "quickdraft/asm/"+l.String()+"."), "%s %s x%d", l, f.Name, m)
+				recorders[m] = func(dst *float32, dstStride int, tiles *byte, nTiles int, act *byte, actStride int, nBlocks int) {
+					ran[m] += nTiles
+				}
+			}
+			recording := level{l.Level, map[string][WideM + 1]func(*float32, int, *byte, int, *byte, int, int){f.Name: recorders}}
+			for m := 1; m <= WideM; m++ {
+				candidate, ok := recording.candidate(f, m)
+				require.True(t, ok, "%s %s x%d", l, f.Name, m)
+				c := newDotCase(f, m, 3, 2, 1, func([]byte) {}, one, one)
+				clear(ran)
+				c.run(t, candidate)
+				c.free()
+				want := map[int]int{m: 3}
+				if MaxM < m && m < WideM {
+					want = map[int]int{}
+					want[(m+1)/2] += 3
+					want[m/2] += 3
+				}
+				require.Equal(t, want, ran, "%s %s x%d", l, f.Name, m)
+			}
+		}
 	}
 }

@@ -1,11 +1,6 @@
 package drafter
 
-import (
-	"errors"
-	"fmt"
-
-	"quickdraft/kvcache"
-)
+import "quickdraft/kvcache"
 
 // Keeper is implemented by drafters that hold keys and values of their own. A saved sequence takes these along, so that
 // drafting goes on where the sequence is restored without reading it anew.
@@ -13,9 +8,9 @@ type Keeper interface {
 	// Keep returns a sequence for each model that drafts, holding ids as the model numbers tokens; what was not known of
 	// them is computed. A model that cannot take ids has none. The caller frees the sequences.
 	Keep(ids []int32) ([]kvcache.Saved, error)
-	// Recall takes what kvcache.Save wrote of Keep's sequences: sessions of texts that begin so have nothing to catch up
-	// with. A file in which another draft left its own, or none did, is no error: the text is read when it is drafted for.
-	Recall(path string) error
+	// Places are the caches of those models: what kvcache.Load finds for them becomes known by Seq.Release, and sessions of
+	// texts that begin so have nothing to catch up with.
+	Places() []kvcache.Place
 }
 
 // adopt makes an empty lane hold what the cache knows of want's beginning.
@@ -42,19 +37,6 @@ func (r *runner) keep(cache *kvcache.Cache, ids []int32) ([]kvcache.Saved, error
 	return []kvcache.Saved{{Seq: l.seq, Fingerprint: r.m.Fingerprint(), IDs: l.fed}}, nil
 }
 
-// recall puts what a file has of the model into its cache.
-func (r *runner) recall(cache *kvcache.Cache, path string) error {
-	seq, ids, err := cache.Restore(path, r.m.Fingerprint())
-	switch {
-	case errors.Is(err, kvcache.ErrForeign):
-		return nil
-	case err != nil:
-		return fmt.Errorf("draft: %w", err)
-	}
-	seq.Release(ids)
-	return nil
-}
-
 // Keep reads ids into the draft model.
 func (d *Model) Keep(ids []int32) ([]kvcache.Saved, error) {
 	if tr := d.o.Translation; tr != nil {
@@ -63,8 +45,10 @@ func (d *Model) Keep(ids []int32) ([]kvcache.Saved, error) {
 	return d.runner.keep(d.cache, ids)
 }
 
-// Recall gives the draft model's cache what the file has of it.
-func (d *Model) Recall(path string) error { return d.runner.recall(d.cache, path) }
+// Places is the draft model's cache.
+func (d *Model) Places() []kvcache.Place {
+	return []kvcache.Place{{Cache: d.cache, Fingerprint: d.runner.m.Fingerprint()}}
+}
 
 // Keep reads ids into the bigger model and what the small drafter has.
 func (d *Hierarchical) Keep(ids []int32) ([]kvcache.Saved, error) {
@@ -75,13 +59,13 @@ func (d *Hierarchical) Keep(ids []int32) ([]kvcache.Saved, error) {
 	return parts, err
 }
 
-// Recall gives both models what the file has of them.
-func (d *Hierarchical) Recall(path string) error {
-	err := d.runner.recall(d.cache, path)
-	if k, ok := d.small.(Keeper); ok && err == nil {
-		err = k.Recall(path)
+// Places are the caches of both models.
+func (d *Hierarchical) Places() []kvcache.Place {
+	places := []kvcache.Place{{Cache: d.cache, Fingerprint: d.runner.m.Fingerprint()}}
+	if k, ok := d.small.(Keeper); ok {
+		places = append(places, k.Places()...)
 	}
-	return err
+	return places
 }
 
 // Keep asks every part that keeps anything.
@@ -96,16 +80,14 @@ func (d *Union) Keep(ids []int32) (parts []kvcache.Saved, err error) {
 	return parts, nil
 }
 
-// Recall shows the file to every part that keeps anything.
-func (d *Union) Recall(path string) error {
+// Places are those of all parts.
+func (d *Union) Places() (places []kvcache.Place) {
 	for _, part := range d.drafters {
 		if k, ok := part.(Keeper); ok {
-			if err := k.Recall(path); err != nil {
-				return err
-			}
+			places = append(places, k.Places()...)
 		}
 	}
-	return nil
+	return places
 }
 
 // keepMore appends what k keeps, and frees all when it fails.

@@ -117,7 +117,13 @@ func (s *search) takeRoom(seq *kvcache.Seq, n int) error {
 	e := s.e
 	for {
 		err := seq.Reserve(n)
-		if err == nil || len(e.active) == 0 {
+		if err == nil {
+			return nil
+		}
+		if len(e.active) == 0 {
+			if e.held > 0 {
+				return errLater
+			}
 			return err
 		}
 		victim := slices.MaxFunc(e.active, (*run).compare)

@@ -104,7 +104,7 @@ func TestContiguousEngine(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "prefix")
 	require.NoError(t, e.SavePrefix(t.Context(), path, first.Prompt))
 	other := open(t, file, o)
-	ids, err := other.RestorePrefix(path)
+	ids, err := other.RestorePrefix(t.Context(), path)
 	require.NoError(t, err)
 	require.Equal(t, first.Prompt, ids)
 	ticket = submit(t, other, first)

@@ -87,6 +87,8 @@ type Engine struct {
 	active    []*run // admitted, touched by the loop only
 	nSearches int    // beam searches that may hold blocks
 	searches  searches
+	held      int // sequences that other goroutines copy; see hold
+	holders   sync.WaitGroup
 	walked    []*run // what running returned
 	decoding  []*run // of the current pass
 	starved   bool   // the last pass had no room for a prompt
@@ -275,6 +277,7 @@ func (e *Engine) Close() error {
 	e.wake.Broadcast()
 	e.mu.Unlock()
 	<-e.done
+	e.holders.Wait()
 	var err error
 	if d := e.opts.Spec.Drafter; d != nil {
 		err, _ = e.guarded(d.Close)
@@ -386,7 +389,7 @@ const pauseTime = time.Millisecond
 
 // checkIdle verifies, when the options ask for it, that nothing is left of requests that have ended.
 func (e *Engine) checkIdle() {
-	if !e.opts.SelfCheck || e.nSearches > 0 {
+	if !e.opts.SelfCheck || e.nSearches > 0 || e.held > 0 {
 		return
 	}
 	e.check(true)

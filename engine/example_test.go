@@ -173,7 +173,7 @@ func ExampleEngine_SavePrefix() {
 		panic(err)
 	}
 	defer e.Close()
-	if _, err := e.RestorePrefix(saved); err != nil {
+	if _, err := e.RestorePrefix(context.Background(), saved); err != nil {
 		fmt.Println(err)
 	}
 	ticket, err := e.Submit(context.Background(), engine.Request{Prompt: append(prompt, 1, 2), MaxTokens: 1, Sampling: sample.Greedy()})

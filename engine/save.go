@@ -4,18 +4,24 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"quickdraft/drafter"
 	"quickdraft/kvcache"
 	"quickdraft/sample"
 )
 
+// Files are read and written by the goroutine that asks for it. Between passes the loop only takes and gives back blocks; while
+// a sequence is copied from them, or to them, it is held (Engine.held), and other requests wait for its blocks if need be.
+
 // SavePrefix writes the keys and values of a prompt to a file, those of draft models too, and computes first what is lacking
-// of them. The file is replaced as a whole or not at all. Another engine on the same models finds them after RestorePrefix.
+// of them. It takes memory for a copy of them. The file is replaced as a whole, or not at all when ctx ends before. Another
+// engine on the same models finds them after RestorePrefix.
 func (e *Engine) SavePrefix(ctx context.Context, path string, prompt []int32) error {
 	if e.opts.NoPrefix {
 		return errors.New("save: the prefix cache is off")
 	}
+	prompt = slices.Clone(prompt)
 	ticket, err := e.Submit(ctx, Request{Prompt: prompt, Sampling: sample.Greedy()})
 	if err != nil {
 		return err
@@ -25,50 +31,135 @@ func (e *Engine) SavePrefix(ctx context.Context, path string, prompt []int32) er
 			return t.Err
 		}
 	}
-	return e.do(func() error {
+	saved := kvcache.Saved{Fingerprint: e.model.Fingerprint(), IDs: prompt}
+	var drafts []*kvcache.Image
+	err = e.do(func() (err error) {
 		seq := e.cache.NewSeq()
-		defer seq.Free()
 		if n := seq.Adopt(prompt); n < len(prompt) {
-			return fmt.Errorf("%s: save: other requests took the KV blocks of %d of the %d tokens", path, len(prompt)-n, len(prompt))
+			seq.Free()
+			return fmt.Errorf("other requests took the KV blocks of %d of the %d tokens", len(prompt)-n, len(prompt))
 		}
-		parts := []kvcache.Saved{{Seq: seq, Fingerprint: e.model.Fingerprint(), IDs: prompt}}
-		if k, ok := e.opts.Spec.Drafter.(drafter.Keeper); ok {
-			var drafts []kvcache.Saved
-			err, _ := e.guarded(func() (err error) {
-				drafts, err = k.Keep(prompt)
-				return err
-			})
-			if err != nil {
-				return fmt.Errorf("%s: save: %w", path, err)
-			}
-			defer drafter.FreeSaved(drafts)
-			parts = append(parts, drafts...)
+		if drafts, err = e.keepDrafts(prompt); err != nil {
+			seq.Free()
+			return err
 		}
-		return kvcache.Save(path, parts...)
+		saved.Seq = seq
+		e.hold()
+		return nil
 	})
+	if err != nil {
+		return fmt.Errorf("%s: save: %w", path, err)
+	}
+	image, err := saved.Image()
+	_ = e.letGo(saved.Seq.Free) // a closed engine has nothing to free
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return kvcache.Write(ctx, path, append([]*kvcache.Image{image}, drafts...)...)
+}
+
+// keepDrafts copies what the draft models know of a prompt, after they have read the rest of it.
+func (e *Engine) keepDrafts(prompt []int32) (images []*kvcache.Image, err error) {
+	k, ok := e.opts.Spec.Drafter.(drafter.Keeper)
+	if !ok {
+		return nil, nil
+	}
+	var drafts []kvcache.Saved
+	err, _ = e.guarded(func() (err error) {
+		drafts, err = k.Keep(prompt)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer drafter.FreeSaved(drafts)
+	for _, d := range drafts {
+		image, err := d.Image()
+		if err != nil {
+			return nil, err
+		}
+		images = append(images, image)
+	}
+	return images, nil
 }
 
 // RestorePrefix puts what SavePrefix wrote into the prefix cache and returns its tokens: requests that begin with them
 // need no prefill for them, until other requests need the blocks, and neither does the draft model that was saved with them;
 // another one reads them when it first drafts for them. Files of other targets, quantisations and layouts are refused with
 // kvcache.ErrForeign, damaged ones with kvcache.ErrDamaged.
-func (e *Engine) RestorePrefix(path string) (ids []int32, err error) {
+func (e *Engine) RestorePrefix(ctx context.Context, path string) (ids []int32, err error) {
 	if e.opts.NoPrefix {
 		return nil, errors.New("restore: the prefix cache is off")
 	}
+	places := []kvcache.Place{{Cache: e.cache, Fingerprint: e.model.Fingerprint()}}
 	err = e.do(func() error {
-		var seq *kvcache.Seq
-		if seq, ids, err = e.cache.Restore(path, e.model.Fingerprint()); err != nil {
-			return err
-		}
-		seq.Release(ids)
-		if k, ok := e.opts.Spec.Drafter.(drafter.Keeper); ok {
-			err, _ := e.guarded(func() error { return k.Recall(path) })
-			return err
+		err, _ := e.guarded(func() error {
+			if k, ok := e.opts.Spec.Drafter.(drafter.Keeper); ok {
+				places = append(places, k.Places()...)
+			}
+			return nil
+		})
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	images, err := kvcache.Load(ctx, path, places...)
+	if err != nil {
+		return nil, err
+	}
+	if images[0] == nil {
+		return nil, fmt.Errorf("%s: %w", path, kvcache.ErrForeign)
+	}
+	if err := e.insert(images[0]); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return images[0].IDs, e.do(func() error {
+		for i, m := range images[1:] {
+			if m == nil {
+				continue
+			}
+			seq, err := places[1+i].Cache.Reserve(m)
+			if err != nil {
+				return fmt.Errorf("%s: draft: %w", path, err)
+			}
+			seq.Fill(m)
+			seq.Release(m.IDs)
 		}
 		return nil
 	})
-	return ids, err
+}
+
+// insert makes a sequence known to the prefix cache.
+func (e *Engine) insert(m *kvcache.Image) error {
+	var seq *kvcache.Seq
+	err := e.do(func() (err error) {
+		if seq, err = e.cache.Reserve(m); err == nil {
+			e.hold()
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	seq.Fill(m)
+	return e.letGo(func() { seq.Release(m.IDs) })
+}
+
+// hold notes in the loop that another goroutine copies a sequence: the caches stay until letGo, which frees it in the loop
+// unless the engine is closed.
+func (e *Engine) hold() {
+	e.held++
+	e.holders.Add(1)
+}
+
+func (e *Engine) letGo(free func()) error {
+	e.holders.Done()
+	return e.do(func() error {
+		e.held--
+		free()
+		return nil
+	})
 }
 
 // do runs f between two passes.

@@ -269,7 +269,7 @@ func (e *Engine) reserve(r *run, n int) bool {
 		}
 		victim := e.last(r)
 		if victim == nil {
-			if len(e.active) == 1 && e.nSearches == 0 {
+			if len(e.active) == 1 && e.nSearches == 0 && e.held == 0 {
 				e.finish(r, FinishError, fmt.Errorf("kv cache: %w", err))
 				return false
 			}

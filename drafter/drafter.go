@@ -9,6 +9,13 @@ import (
 
 // Tree is what a drafter proposes for one request in one round: guesses for the tokens after the last committed one. A
 // chain is a tree in which every node is the parent of the next.
+//
+// Q is the one thing about which a drafter has to be honest. A greedy answer, and a Reproducible one, is the target's own
+// whatever Q says. A sampled one has the target's distribution because a guess is accepted with min(1, p/q) and what is left
+// of p after a rejection takes q away: this is exact only if the node was drawn from Q, with chance of its own and after
+// everything that Q depends on. So Q is what the draw was made from, after temperature, masks, shortlists and whatever else
+// narrowed it, not the draft's softmax; a token that was chosen rather than drawn (the most probable one, one that was seen
+// before) has Q nil, and which nodes a tree keeps never depends on the tokens that were drawn. The engine cannot see a wrong Q.
 type Tree struct {
 	IDs     []int32        // (nodes)
 	Parents []int32        // (nodes) index of the parent, which comes first; -1: follows the last committed token
@@ -221,7 +228,10 @@ type Drafter interface {
 	// Propose fills the trees of all rounds within their budgets, in batched passes where it has a model. An error means
 	// no guesses in this round, never a wrong answer.
 	Propose(rounds []Round) error
-	// Bytes is what one step of drafting reads of weights and tables.
+	// Bytes is what one step of drafting reads of weights and tables. Before anything is measured it says what a step is taken
+	// to cost, in proportion to the target's weights, and the start-up line compares it with the cache. Too little makes the first
+	// rounds look cheaper than they are: they are charged to the controller's credit as soon as they are measured, and later
+	// plans go by measurements alone. No answer depends on it.
 	Bytes() int64
 	// Close frees the drafter.
 	Close() error

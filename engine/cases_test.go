@@ -2,6 +2,9 @@ package engine
 
 import (
 	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -122,5 +125,96 @@ func TestLogprobsOfAcceptedGuesses(t *testing.T) {
 		ticket := submit(t, guessing(t, oracle(fullAnswer(r, ids))), r)
 		require.Equal(t, want, whole(t, ticket), "request %d", n)
 		require.Greater(t, ticket.Stats().Spec.Accepted, 20)
+	}
+}
+
+// TestEightFreePositionsAndSixteenGuesses has 16 guesses where the context, or the answer, ends after 8 tokens, in chains and in
+// trees, right ones and wrong ones, and a draft model whose own context ends before: the answer has 8 tokens and ends with length,
+// nothing is written past the end, and the draft stops without an error.
+func TestEightFreePositionsAndSixteenGuesses(t *testing.T) {
+	const context = 64
+	plain := openTiny(t, Options{Context: 160})
+	base := request(5, context-8, 40)
+	base.Sampling = sample.Greedy()
+	full, _ := answer(t, plain, base)
+	all := fullAnswer(base, full)
+	wide := func(_ *scripted, r *drafter.Round) { // 16 nodes: two for each position, the right one second
+		require.LessOrEqual(t, r.Budget.Nodes, 8)
+		right, parent := all[r.IDs[0]], int32(-1)
+		for at := len(r.IDs); at < len(right) && r.Tree.Len() < 16; at++ {
+			r.Tree.Add(right[at]+1, parent, nil)
+			parent = r.Tree.Add(right[at], parent, nil)
+		}
+	}
+	for name, o := range map[string]SpecOptions{
+		"right": {Drafter: &scripted{guess: oracle(all)}}, "wrong": {Drafter: &scripted{guess: steady}}, "trees": {Drafter: &scripted{guess: wide}},
+		"draft": {Open: withDrafter(t, "draft", nil)}, "draft of 58 positions": {Open: withDrafter(t, "draft", func(c *drafter.Config) { c.Context = 58 })},
+		"draft of 20 positions": {Open: withDrafter(t, "draft", func(c *drafter.Config) { c.Context = 20 })},
+	} {
+		o.Fixed = 16
+		e := openTiny(t, Options{Context: context, SelfCheck: true, Spec: o})
+		for _, contextEnds := range []bool{true, false} {
+			r := base
+			if !contextEnds {
+				r.Prompt, r.MaxTokens = base.Prompt[:context-24], 8
+			}
+			want, _ := answer(t, plain, r)
+			ticket := submit(t, e, r)
+			got, why := drain(t, ticket)
+			require.Equal(t, FinishLength, why, name)
+			require.Equal(t, want[:8], got, "%s, the context ends: %v", name, contextEnds)
+			require.Equal(t, 8, ticket.Stats().DecodedTokens)
+			require.LessOrEqual(t, len(ticket.Stats().Spec.PerDepth), 7)
+		}
+		s := e.SpecTotals()
+		require.Zero(t, s.Failed, name)
+		require.Equal(t, name != "draft of 20 positions", s.Drafted > 0, name)
+		stopped := 0.0
+		for _, m := range e.Metrics() {
+			if m.Of == "context_full" {
+				stopped = m.Value
+			}
+		}
+		require.Equal(t, strings.Contains(name, "positions"), stopped > 0, "%s: a counter says so", name)
+		require.NoError(t, e.Close())
+	}
+}
+
+// specCases are what has gone wrong for users of other engines when these guess ahead, and the tests of each.
+var specCases = map[string][]string{
+	"temperature 0, 50 prompts, guesses 1..16, every drafter: identical ids":          {"TestFiftyTextsOnRandomWeights", "TestFiftyTextsOnARealModel", "TestGreedyAnswersAreAlikeInEverySetting"},
+	"a row of logits from a pass over M tokens has the bits of the row alone":         {"TestChunksGiveTheSameBits", "TestWantedRowsOnly", "TestOneAnswerWhateverHappensBeside"},
+	"p and q go through the same pipeline":                                            {"TestTheToysDistribution", "TestTheToysAcceptance", "TestModelDrawsFromTheRequestsPipeline"},
+	"q without mass where p has some, p equal to q, p and q disjoint":                 {"TestNothingIsEverNaN", "TestSampledNeverLeavesTheTargetsSupport"},
+	"same seed, same ids, alone and with 4 neighbours, after a restart":               {"TestNeighboursChangeNoDraw", "TestEveryDrafterSamples"},
+	"logit bias -100 on the token that is always guessed, penalties, min-p":           {"TestTheGuessThatIsForbidden"},
+	"a grammar with 8 guesses, one that starts after </think> at each offset":         {"TestAGrammarThatBeginsInsideABlock", "TestMasksHoldAlongTheTree"},
+	"logprobs for every accepted guess":                                               {"TestLogprobsOfAcceptedGuesses"},
+	"stops of all kinds inside an accepted block, max_tokens 2, 3, 5":                 {"TestGuessesStopAtStops", "TestEveryEndOfGenerationEnds"},
+	"a padded vocabulary, more embedding rows than tokens":                            {"TestCompatible", "TestModelNeverProposesPastTheTargetsVocabulary", "TestGuessesFitThePassAndTheVocabulary"},
+	"vocabularies that differ in one id, in the end token, or wholly":                 {"TestCompatible"},
+	"8 free positions and 16 guesses, a draft of a shorter context":                   {"TestEightFreePositionsAndSixteenGuesses", "TestModelStopsQuietly"},
+	"a draft that stays off or unusable is an error, guesses in requests 1, 2, 3":     {"TestAskedForAndImpossibleIsAnError", "TestThreeRequestsHaveGuesses", "TestThreeRequestsOfAProcessHaveGuesses"},
+	"state saved and restored with the draft's part":                                  {"TestASavedPrefixBringsTheDraftAlong"},
+	"acceptance of each stream equal at 1 and 16":                                     {"TestAcceptanceIsPerRequest"},
+	"never slower than plain decoding, decided on tokens a second, not on acceptance": {"TestAUselessDrafterCostsAtMostThreePercent", "TestGuessesThatNeverPayBecomeRare"},
+}
+
+// TestEveryCaseHasATest looks the tests up, so that none goes away unnoticed.
+func TestEveryCaseHasATest(t *testing.T) {
+	var all strings.Builder
+	for _, dir := range []string{".", "verify", "../drafter", "../model", "../bench", "../cmd/quickdraft"} {
+		files, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
+		require.NoError(t, err)
+		for _, file := range files {
+			data, err := os.ReadFile(file)
+			require.NoError(t, err)
+			all.Write(data)
+		}
+	}
+	for what, names := range specCases {
+		for _, name := range names {
+			require.Contains(t, all.String(), "\nfunc "+name+"(t *testing.T)", what)
+		}
 	}
 }

@@ -16,7 +16,7 @@ import (
 )
 
 // tinyFile writes a GGUF file of a tokenizer of a few pieces and the given template.
-func tinyFile(t *testing.T, template any) string {
+func tinyFile(t *testing.T, template any, changes ...func(w *gguf.Writer)) string {
 	t.Helper()
 	w := gguf.NewWriter()
 	w.Set("tokenizer.ggml.model", "llama")
@@ -25,6 +25,9 @@ func tinyFile(t *testing.T, template any) string {
 	w.Set("tokenizer.ggml.scores", []float32{0, 0, 0, -1, -2})
 	if template != nil {
 		w.Set("tokenizer.chat_template", template)
+	}
+	for _, change := range changes {
+		change(w)
 	}
 	path := filepath.Join(t.TempDir(), "tiny.gguf")
 	require.NoError(t, w.WriteFile(path))
@@ -79,4 +82,43 @@ func TestRaisedErrorSaysWhereItIsFrom(t *testing.T) {
 	var raised *chat.RaisedError
 	require.True(t, errors.As(err, &raised))
 	require.Equal(t, "roles must alternate", raised.Message)
+}
+
+// TestPromptHasOneBOS renders with templates that write the token and those that do not, for tokenizers that add it and those that do
+// not: there is one if anybody wants it, none otherwise, and what a user types is none.
+func TestPromptHasOneBOS(t *testing.T) {
+	const turn = "{{ messages[0].content }}</s>"
+	for name, c := range map[string]struct {
+		adds     bool
+		template string
+		want     int
+	}{
+		"both add it":        {true, "{{ bos_token }}" + turn, 1},
+		"the tokenizer does": {true, turn, 1},
+		"the template does":  {false, "{{ bos_token }}" + turn, 1},
+		"neither does":       {false, turn, 0},
+	} {
+		x, err := Open(tinyFile(t, c.template, func(w *gguf.Writer) {
+			w.Set("tokenizer.ggml.add_bos_token", c.adds)
+			w.Set("tokenizer.ggml.bos_token_id", uint32(1))
+			w.Set("tokenizer.ggml.eos_token_id", uint32(2))
+		}))
+		require.NoError(t, err)
+		for _, typed := range []string{"a", "<s>", "<s>a<s></s>", ""} {
+			list, err := x.Prompt(context.Background(), []Message{{Role: "user", Content: typed}})
+			require.NoError(t, err)
+			bos, eos := 0, 0
+			for i, id := range list {
+				if id == x.Tokenizer.BOS() {
+					require.Zero(t, i, "%s, %q: it comes first", name, typed)
+					bos++
+				}
+				if id == x.Tokenizer.EOS() {
+					eos++
+				}
+			}
+			require.Equal(t, c.want, bos, "%s, %q: %v", name, typed, list)
+			require.Equal(t, 1, eos, "%s, %q: the template's own is one, the typed one is text: %v", name, typed, list)
+		}
+	}
 }

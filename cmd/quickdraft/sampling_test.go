@@ -166,3 +166,20 @@ func TestOptionsHaveTheSamplersBounds(t *testing.T) {
 	})
 	require.Equal(t, 14, tried)
 }
+
+// TestOneSeedGivesOneAnswer asks again with other threads, caches, guesses and chunks of the machine's own choice.
+func TestOneSeedGivesOneAnswer(t *testing.T) {
+	t.Setenv("QUICKDRAFT_HOME", t.TempDir())
+	line := []string{"run", "-m", small(t), "-p", "abc abc abc", "--raw", "-n", "40", "--ignore-eos", "--temp", "1.5", "--top-k", "0", "--dry-multiplier", "0.5", "--seed"}
+	ask := func(seed string, args ...string) string {
+		return string(output(t, append(append(append([]string{}, line...), seed), args...)...))
+	}
+	want := ask("7")
+	for _, args := range [][]string{
+		{}, {"-t", "1"}, {"-t", "2"}, {"--kv-layout", "paged"}, {"--spec-type", "none"}, {"--spec-type", "random", "--spec-fixed", "4"}, {"-c", "128"}, {"--no-repack-cache"},
+	} {
+		require.Equal(t, want, ask("7", args...), "%v", args)
+	}
+	require.NotEqual(t, want, ask("8"))
+	require.NotEqual(t, ask("-1"), ask("-1"), "without a seed each run has another one")
+}

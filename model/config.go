@@ -91,11 +91,17 @@ func readConfig(name string, arch architecture, f *fields) (*Config, error) {
 	if arch.configure != nil && f.err == nil {
 		arch.configure(f, c)
 	}
+	if name, ok := otherNames[c.Activation]; ok {
+		c.Activation = name
+	}
 	if f.err == nil {
 		c.validate(arch, f)
 	}
 	return c, f.err
 }
+
+// otherNames are further names of activations.
+var otherNames = map[string]string{"swish": "silu", "gelu_new": "gelu_pytorch_tanh"}
 
 // readVocab reads the size of the vocabulary and the special ids. Ids of -1 in config.json mean none.
 func readVocab(f *fields, c *Config) {

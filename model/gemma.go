@@ -41,13 +41,19 @@ type gemmaLayer struct {
 	down     *tensor.Mat // (dim, ff)
 }
 
-// configureGemma: "gelu" in the first config.json files meant the tanh form.
+// configureGemma: "gelu" in the first config.json files meant the tanh form. hidden_activation is the newer name of hidden_act; readers
+// differ in which they obey, so neither may name another function.
 func configureGemma(f *fields, c *Config) {
 	c.HeadDim = f.integer("attention.key_length", "head_dim", 256, 2, maxHeadDim)
 	c.Rope.Dim, c.AttnScale = c.HeadDim, rsqrt(c.HeadDim)
 	c.TiedOutput = f.flag("", "tie_word_embeddings", true)
-	if c.Activation = f.text("", "hidden_activation|hidden_act", c.Activation); c.Activation == "gelu" {
-		c.Activation = "gelu_pytorch_tanh"
+	c.Activation = "gelu_pytorch_tanh"
+	for _, key := range []string{"hidden_act", "hidden_activation"} {
+		switch act := f.text("", key, "gelu"); act {
+		case "gelu", "gelu_new", "gelu_pytorch_tanh":
+		default:
+			c.Activation = act
+		}
 	}
 }
 

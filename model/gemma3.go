@@ -66,7 +66,6 @@ func configureGemma3(f *fields, c *Config) {
 		c.AttnScale = float32(1 / math.Sqrt(s))
 	}
 	c.AttnScale = float32(f.number("attention.scale", "", float64(c.AttnScale), 1e-6, 1e6))
-	c.AttnSoftcap = float32(f.number("attn_logit_softcapping", "attn_logit_softcapping", 0, 0, 1e6))
 	c.LogitSoftcap = float32(f.number("final_logit_softcapping", "final_logit_softcapping", 0, 0, 1e6))
 	c.TiedOutput = f.flag("", "tie_word_embeddings", true)
 

@@ -54,8 +54,10 @@ type qwen2MoELayer struct {
 	down     *tensor.Mat   // (dim, ff), of a dense layer
 }
 
+// configureQwen2MoE: a window is on the layers that layer_types lists, or else on all, whatever max_window_layers says.
 func configureQwen2MoE(f *fields, c *Config) {
-	configureQwen2(f, c)
+	sliding := slidingLayers(f, c.Layers)
+	c.setWindows(optionalWindow(f), func(layer int) bool { return sliding == nil || sliding[layer] })
 	configureQwenMoE(f, c)
 	c.NormTopK = f.flag("expert_weights_norm", "norm_topk_prob", false)
 	c.SharedFF = f.integer("expert_shared_feed_forward_length", "shared_expert_intermediate_size", c.FF, 1, maxDim)

@@ -2,6 +2,7 @@ package text
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -157,7 +158,8 @@ func TestStopStringsByDefinition(t *testing.T) {
 		require.NoError(t, err)
 		plain := tok.NewStream(true)
 		var all, shown strings.Builder
-		for _, word := range rapid.SliceOfN(rapid.SampledFrom(append([]string{"a", "b", "S", "\n", "<end>", "\xc3", "\xa9", "\xff"}, pieces...)), 0, 30).Draw(t, "words") {
+		known := slices.Concat([]string{"a", "b", "S", "\n", "<end>", "\xc3", "\xa9", "\xff"}, pieces, stops)
+		for _, word := range rapid.SliceOfN(rapid.SampledFrom(known), 0, 30).Draw(t, "words") {
 			for _, id := range ids(word) {
 				all.WriteString(plain.Push(id))
 				part := s.Push(id)
@@ -178,7 +180,7 @@ func TestStopStringsByDefinition(t *testing.T) {
 		want, _, _ := untilStop(all.String(), stops)
 		require.Equal(t, want, shown.String())
 	})
-	require.Greater(t, stopped, 10)
+	require.Positive(t, stopped)
 }
 
 func TestStopStringsThatCannotBe(t *testing.T) {

@@ -180,7 +180,7 @@ func TestStopStringsByDefinition(t *testing.T) {
 		want, _, _ := untilStop(all.String(), stops)
 		require.Equal(t, want, shown.String())
 	})
-	require.Positive(t, stopped)
+	require.True(t, stopped > 0 || testing.Short(), "no answer was stopped")
 }
 
 func TestStopStringsThatCannotBe(t *testing.T) {

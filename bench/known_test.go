@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -214,6 +215,17 @@ func TestLimitsOfABusyMachine(t *testing.T) {
 	l.multiply = func(int) int64 { return 0 }
 	l.calibrate()
 	require.Zero(t, l.Measure().Peak, "no kernel")
+}
+
+func TestLimitsThatMovedAreUnsure(t *testing.T) {
+	unknown := SpreadOf(nil)
+	for _, c := range []struct {
+		dram, peak Spread
+		unsure     bool
+	}{{0.2, 0.2, false}, {0.21, 0, true}, {0, 0.21, true}, {unknown, unknown, false}, {unknown, 0.5, true}} {
+		s := LimitFigures{DRAMSpread: c.dram, PeakSpread: c.peak}.String()
+		require.Equal(t, c.unsure, strings.Contains(s, "\nunsure   limits spread by more than 20 %"), s)
+	}
 }
 
 func TestReadsOfInterruptedTries(t *testing.T) {

@@ -125,10 +125,17 @@ func (l *Limits) Figures() LimitFigures {
 	return LimitFigures{Median(l.DRAM), SpreadOf(l.DRAM), Median(l.Peak), SpreadOf(l.Peak), probe.Int8Instructions()}
 }
 
-// String is one line.
+// steady is the spread up to which a limit is one: peers.py prints no ratio beyond it either.
+const steady = 0.20
+
+// String is one line, and a second where the limits moved while the passes ran.
 func (f LimitFigures) String() string {
-	return fmt.Sprintf("limits   memory %.1f GB/s (spread %v), int8 products (%s) %.0f GMAC/s (spread %v), measured between the passes",
+	s := fmt.Sprintf("limits   memory %.1f GB/s (spread %v), int8 products (%s) %.0f GMAC/s (spread %v), measured between the passes",
 		f.DRAMGBps, f.DRAMSpread, f.PeakOf, f.PeakGMACs, f.PeakSpread)
+	if f.DRAMSpread > steady || f.PeakSpread > steady {
+		s += fmt.Sprintf("\nunsure   limits spread by more than %v: repeat on a quieter machine before comparing shares and times over roofline", Spread(steady))
+	}
+	return s
 }
 
 // part is a worker's share of the data, in whole cache lines.

@@ -203,6 +203,7 @@ func convertConfig(w *gguf.Writer, key string, c *Config) {
 			sliding[i] = window > 0
 		}
 		w.Set("gemma3.attention.sliding_window_pattern", sliding)
+		w.Set("gemma3.rope.freq_base_swa", float32(c.LocalRope.Theta))
 	case "gemma2":
 		w.Set("gemma2.attn_logit_softcapping", c.AttnSoftcap)
 		w.Set("gemma2.final_logit_softcapping", c.LogitSoftcap)

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"fmt"
 	"path/filepath"
 	"testing"
 
@@ -116,7 +117,7 @@ func TestEncodeErrors(t *testing.T) {
 	require.ErrorContains(t, m.Encode(newSeq(t, m, 1), []int32{1}), "no encoder")
 	m = loadModel(t, aT5(t), Options{MaxBatch: 8})
 	require.ErrorContains(t, m.Encode(newSeq(t, m, 1), nil), "input of 0 tokens")
-	require.ErrorContains(t, m.Encode(newSeq(t, m, 1), []int32{512}), "id 512: want 0 to 511")
+	require.ErrorContains(t, m.Encode(newSeq(t, m, 1), []int32{int32(m.Config().Vocab)}), "want 0 to")
 }
 
 // aT5 is the folder of some T5.
@@ -154,8 +155,8 @@ func convertT5(t *testing.T, dir string) string {
 		case prefix != "enc.blk." && prefix != "dec.blk.":
 			add(name, name)
 		default:
-			for _, layer := range []string{"0.", "1."} {
-				as := stem
+			for i := range max(c.EncoderLayers, c.Layers) {
+				layer, as := fmt.Sprint(i, "."), stem
 				if stem == "ffn_only" {
 					as = "ffn_up"
 				}

@@ -12,7 +12,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"syscall"
 )
 
 // Place is where a saved sequence may go: a cache, and which model computed what is in it.
@@ -98,25 +97,36 @@ func Load(ctx context.Context, path string, places ...Place) ([]*Image, error) {
 	return r.found, nil
 }
 
-// openFile opens a regular file; a pipe without a writer would keep os.Open waiting.
+// openFile opens a regular file. It looks before it opens too: os.Open waits at a pipe without a writer.
 func openFile(path string) (*os.File, int64, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	info, err := os.Stat(path)
+	if err == nil {
+		err = checkFile(path, info)
+	}
 	if err != nil {
 		return nil, 0, err
 	}
-	info, err := f.Stat()
-	if err == nil {
-		switch mode := info.Mode(); {
-		case mode.IsDir():
-			err = fmt.Errorf("%s: is a folder, want a file of saved sequences", path)
-		case !mode.IsRegular():
-			err = fmt.Errorf("%s: is a %s, want a file of saved sequences", path, kindOf(mode))
-		}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, 0, err
+	}
+	if info, err = f.Stat(); err == nil {
+		err = checkFile(path, info)
 	}
 	if err != nil {
 		return nil, 0, errors.Join(err, f.Close())
 	}
 	return f, info.Size(), nil
+}
+
+func checkFile(path string, info fs.FileInfo) error {
+	switch mode := info.Mode(); {
+	case mode.IsDir():
+		return fmt.Errorf("%s: is a folder, want a file of saved sequences", path)
+	case !mode.IsRegular():
+		return fmt.Errorf("%s: is a %s, want a file of saved sequences", path, kindOf(mode))
+	}
+	return nil
 }
 
 func kindOf(mode fs.FileMode) string {

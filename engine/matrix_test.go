@@ -1,7 +1,7 @@
 package engine
 
 import (
-	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -21,14 +21,19 @@ var families = []struct {
 		r.Sampling.LogitBias = map[int32]float64{7: -100, 9: 1}
 	}},
 	{"temperature", func(r *Request) { r.Sampling.Temperature = 1.3 }},
+	{"bias and penalties", func(r *Request) {
+		r.Sampling.LogitBias = map[int32]float64{7: -100, 9: 3, 11: -1}
+		r.Sampling.RepeatPenalty, r.Sampling.FrequencyPenalty, r.Sampling.PresencePenalty = 1.1, 0.3, 0.2
+	}},
 	{"top-k, top-p, min-p", func(r *Request) { r.Sampling.TopK, r.Sampling.TopP, r.Sampling.MinP = 40, 0.9, 0.02 }},
 	{"typical-p", func(r *Request) { r.Sampling.TypicalP = 0.8 }},
 	{"top-n-sigma", func(r *Request) { r.Sampling.TopNSigma = 1.5 }},
 	{"xtc", func(r *Request) { r.Sampling.XTCProbability, r.Sampling.XTCThreshold = 0.5, 0.05 }},
 	{"dry", func(r *Request) {
 		r.Sampling.Temperature, r.Sampling.DRYMultiplier, r.Sampling.DRYAllowedLength, r.Sampling.DRYBreakers = 0.3, 2, 1, []int32{3}
+		r.Sampling.DRYBase, r.Sampling.DRYLastN = 1.5, 30
 	}},
-	{"mirostat", func(r *Request) { r.Sampling.Mirostat, r.Sampling.MirostatTau = 2, 4 }},
+	{"mirostat", func(r *Request) { r.Sampling.Mirostat, r.Sampling.MirostatTau, r.Sampling.MirostatEta = 2, 4, 0.3 }},
 	{"penalties in a window", func(r *Request) {
 		r.Sampling.RepeatPenalty, r.Sampling.PresencePenalty, r.Sampling.RepeatLastN = 1.3, 0.5, 9
 	}},
@@ -55,7 +60,7 @@ type alone struct {
 	beams   []Beam
 }
 
-const drawing, nChoices = 3, 3 // a family, and how many choices of it
+const drawing, nChoices = 4, 3 // a family, and how many choices of it
 
 // ask gets everything from an engine at once.
 func ask(t *testing.T, e *Engine, oneByOne bool) (a alone) {
@@ -67,8 +72,10 @@ func ask(t *testing.T, e *Engine, oneByOne bool) (a alone) {
 	}
 	several, err := e.SubmitChoices(t.Context(), family(drawing), nChoices, nil)
 	require.NoError(t, err)
-	a.beams, err = e.Beams(t.Context(), beamRequest(1, 33, 10), beams(3, 1))
-	require.NoError(t, err)
+	if !e.opts.Contiguous { // which refuses them
+		a.beams, err = e.Beams(t.Context(), beamRequest(1, 33, 10), beams(3, 1))
+		require.NoError(t, err)
+	}
 	for n, ticket := range tickets {
 		if !oneByOne {
 			a.answers = append(a.answers, whole(t, ticket))
@@ -81,18 +88,26 @@ func ask(t *testing.T, e *Engine, oneByOne bool) (a alone) {
 	return a
 }
 
+// inOrder gives an engine the contiguous cache, for one request at a time.
+func inOrder(o *Options) *Options {
+	o.Contiguous, o.MaxRunning, o.KVTokens = true, 1, 0
+	return o
+}
+
 func equalAnswers(t *testing.T, want, got alone) {
 	t.Helper()
 	for n := range families {
 		require.Equal(t, want.answers[n], got.answers[n], families[n].name)
 	}
 	require.Equal(t, want.choices, got.choices, "choices")
-	require.Equal(t, want.beams, got.beams, "beams")
+	if want.beams != nil {
+		require.Equal(t, want.beams, got.beams, "beams")
+	}
 }
 
 // TestEveryOptionInAllCompany runs every sampling option, choices and beams alone, beside each other, from warm prefixes, with
-// preemptions, in chunks of 7 and 512 and with guesses, on both caches and with sliding windows: ids and log probabilities have
-// the same bits.
+// preemptions, in chunks of 7 and 512 and with guesses, on both caches, paged and contiguous, and with sliding windows: ids and log
+// probabilities have the same bits.
 func TestEveryOptionInAllCompany(t *testing.T) {
 	for _, arch := range []string{"llama3-rope", "gemma3-text"} {
 		for _, cache := range []string{"f16", "q8_0"} {
@@ -114,22 +129,37 @@ func TestEveryOptionInAllCompany(t *testing.T) {
 				"guesses and few blocks": func(o *Options) {
 					o.Spec, o.KVTokens = SpecOptions{Fixed: 3, Open: withDrafter(t, "ngram", nil)}, 400
 				},
+				"contiguous":              func(o *Options) { inOrder(o) },
+				"contiguous, chunks of 7": func(o *Options) { inOrder(o).Chunk = 7 },
+				"contiguous, recomputed":  func(o *Options) { inOrder(o).NoPrefix = true },
+				"contiguous, preemptions": func(o *Options) { inOrder(o) },
+				"contiguous, guesses, chunks of 512": func(o *Options) {
+					inOrder(o).Spec, o.Chunk = SpecOptions{Fixed: 4, Open: withDrafter(t, "draft", nil)}, 512
+				},
 			} {
 				t.Run(arch+", "+cache+", "+name, func(t *testing.T) {
 					o := o
 					change(&o)
 					e := openArch(t, arch, o)
+					want := want
+					if o.Contiguous {
+						want.beams = nil
+					}
 					starts := countStarts(e)
-					if name == "preemptions" || name == "preemptions, recomputed" {
+					if strings.Contains(name, "preemptions") {
 						starts = preemptEvery(e, 12)
 					}
 					equalAnswers(t, want, ask(t, e, false))
 					warm := submit(t, e, family(drawing))
 					require.Equal(t, want.answers[drawing], whole(t, warm))
-					require.Equal(t, !o.NoPrefix, warm.Stats().CachedTokens > 0)
+					if !o.Contiguous {
+						require.Equal(t, !o.NoPrefix, warm.Stats().CachedTokens > 0)
+					} else if again := submit(t, e, family(drawing)); len(whole(t, again)) > 0 {
+						require.Equal(t, !o.NoPrefix, again.Stats().CachedTokens > 0, "the last one's prompt is there")
+					}
 					equalAnswers(t, want, ask(t, e, false))
 					require.NoError(t, e.Close())
-					if slices.Contains([]string{"preemptions", "preemptions, recomputed", "guesses and few blocks"}, name) {
+					if strings.Contains(name, "preemptions") || name == "guesses and few blocks" {
 						require.Greater(t, len(starts), 2*(len(families)+nChoices+3)+10)
 					}
 				})

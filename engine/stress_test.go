@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"reflect"
 	"runtime"
 	"slices"
 	"strings"
@@ -37,27 +38,70 @@ func kind(n, choice int) Request {
 		copy(r.Prompt, request(0, 90, 0).Prompt[:min(len(r.Prompt), 50)])
 	}
 	r.Sampling.Seed = sample.ChoiceSeed(uint64(n), choice)
-	r.Reproducible = true
+	r.Reproducible, r.Logprobs, r.TopLogprobs = true, true, 2
+	r.Sampling.LogprobsAfter = n%2 == 1
 	return r
 }
 
-// TestTwoThousandRequests throws requests of random length, priority and patience at an engine whose blocks do not
-// suffice: each ends with its own tokens or is refused with a reason, and nothing is left behind.
+// stressSearch makes one of the beam searches whose results are known.
+func stressSearch(n int) (Request, BeamOptions) { return beamRequest(n, 10+13*n, 6), beams(3, 1) }
+
+const nSearchKinds = 4
+
+// known is what the requests of the stress give alone.
+type known struct {
+	answers [24][2][]Token
+	beams   [nSearchKinds][]Beam
+}
+
+// TestTwoThousandRequests throws requests of random length, priority and patience at engines whose blocks do not suffice, with
+// log probabilities, choices, beam searches, guesses, sliding windows and an 8-bit cache: each ends with its own tokens or is
+// refused with a reason, and nothing is left behind.
 func TestTwoThousandRequests(t *testing.T) {
-	const kinds, choices, clients = 24, 2, 16
+	for name, c := range map[string]struct {
+		arch string
+		o    Options
+		spec func() SpecOptions
+	}{
+		"random guesses": {"llama3-rope", Options{}, func() SpecOptions {
+			return SpecOptions{Drafter: &scripted{rng: rand.New(rand.NewPCG(3, 4)), guess: randomTree}, NMax: 4, Fixed: 4}
+		}},
+		"sliding windows, 8 bits, a draft model": {"gemma3-text", Options{CacheTypeK: "q8_0", CacheTypeV: "q8_0"}, func() SpecOptions {
+			return SpecOptions{Open: withDrafter(t, "draft+ngram", nil), NMax: 4}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := c.o
+			o.Context, o.Threads = 160, 1
+			quiet := o
+			quiet.NoPrefix = true
+			quiet.KVTokens = 640
+			alone := openArch(t, c.arch, quiet)
+			var want known
+			for n := range want.answers {
+				for choice := range want.answers[n] {
+					want.answers[n][choice] = whole(t, submit(t, alone, kind(n, choice)))
+				}
+			}
+			for n := range want.beams {
+				r, b := stressSearch(n)
+				found, err := alone.Beams(t.Context(), r, b)
+				require.NoError(t, err)
+				want.beams[n] = found
+			}
+			o.KVTokens, o.MaxRunning, o.QueueLimit, o.Spec, o.SelfCheck = 400, 8, 12, c.spec(), true
+			stress(t, openArch(t, c.arch, o), &want)
+		})
+	}
+}
+
+// stress runs the requests and looks at what is left.
+func stress(t *testing.T, e *Engine, want *known) {
+	const clients = 16
 	nRequests := 2000
 	if testing.Short() {
 		nRequests = 300
 	}
-	var want [kinds][choices][]int32
-	alone := openWritten(t, Options{Context: 160, NoPrefix: true}, nil)
-	for n := range kinds {
-		for c := range choices {
-			want[n][c], _ = answer(t, alone, kind(n, c))
-		}
-	}
-	d := &scripted{rng: rand.New(rand.NewPCG(3, 4)), guess: randomTree}
-	e := openWritten(t, Options{Context: 160, KVTokens: 400, MaxRunning: 8, QueueLimit: 12, Spec: SpecOptions{Drafter: d, NMax: 4, Fixed: 4}}, nil)
 	before := goroutines()
 	var count tally
 	var wait sync.WaitGroup
@@ -65,7 +109,7 @@ func TestTwoThousandRequests(t *testing.T) {
 		wait.Go(func() {
 			rng := rand.New(rand.NewPCG(uint64(client), 99))
 			for range nRequests / clients {
-				stressOne(t, e, rng, &count, func(n, c int) []int32 { return want[n][c] })
+				stressOne(t, e, rng, &count, want)
 			}
 		})
 	}
@@ -75,9 +119,13 @@ func TestTwoThousandRequests(t *testing.T) {
 	require.Greater(t, count.cancelled, nRequests/20)
 	require.Positive(t, count.refused)
 	require.NoError(t, e.do(func() error { // in the loop, which owns all this
-		if len(e.queue) > 0 || len(e.active) > 0 || d.open > 0 {
-			return fmt.Errorf("%d requests wait, %d run, %d draft sessions are open", len(e.queue), len(e.active), d.open)
+		if len(e.queue) > 0 || len(e.active) > 0 || e.nSearches > 0 || e.searches.claimed > 0 || len(e.searches.waiting) > 0 {
+			return fmt.Errorf("%d requests wait, %d run; of searches %d wait, %d run", len(e.queue), len(e.active), len(e.searches.waiting), e.nSearches)
 		}
+		if d, ok := e.opts.Spec.Drafter.(*scripted); ok && d.open > 0 {
+			return fmt.Errorf("%d draft sessions are open", d.open)
+		}
+		e.check(true)
 		if free := e.cache.FreeBlocks(); free != e.idleBlocks {
 			return fmt.Errorf("%d of %d blocks are free", free, e.idleBlocks)
 		}
@@ -112,9 +160,16 @@ func goroutines() map[string]int {
 }
 
 // stressOne submits one random request and checks whatever comes of it.
-func stressOne(t *testing.T, e *Engine, rng *rand.Rand, count *tally, want func(n, choice int) []int32) {
+func stressOne(t *testing.T, e *Engine, rng *rand.Rand, count *tally, want *known) {
+	if rng.IntN(12) == 0 {
+		stressBeams(t, e, rng, count, want)
+		return
+	}
 	n := rng.IntN(24)
 	r := kind(n, 0)
+	if rng.IntN(2) == 0 {
+		r.Logprobs, r.TopLogprobs = false, 0
+	}
 	r.Sampling.Seed = uint64(n)
 	r.MaxTokens = rng.IntN(41)
 	r.Priority = rng.IntN(3)
@@ -136,7 +191,7 @@ func stressOne(t *testing.T, e *Engine, rng *rand.Rand, count *tally, want func(
 		return
 	}
 	for choice, ticket := range tickets {
-		var ids []int32
+		var got []Token
 		var last Token
 		for {
 			tok, ok, err := await(ticket.Tokens())
@@ -147,20 +202,49 @@ func stressOne(t *testing.T, e *Engine, rng *rand.Rand, count *tally, want func(
 				break
 			}
 			if last = tok; tok.HasID {
-				ids = append(ids, tok.ID)
+				got = append(got, tok)
 			}
 		}
-		full := want(n, choice)
-		if len(ids) > r.MaxTokens || !slices.Equal(ids, full[:len(ids)]) {
-			t.Errorf("request %d, choice %d: tokens %v, want the first of %v", n, choice, ids, full)
+		full := slices.Clone(want.answers[n][choice][:min(len(got), 40)])
+		for i := range full {
+			if !r.Logprobs {
+				full[i] = Token{ID: full[i].ID, HasID: true}
+			}
+		}
+		if len(got) > r.MaxTokens || len(got) > 0 && !reflect.DeepEqual(got, full) {
+			t.Errorf("request %d, choice %d: tokens %v, want %v", n, choice, got, full)
 		}
 		switch {
-		case last.Finish == FinishLength && len(ids) == r.MaxTokens:
+		case last.Finish == FinishLength && len(got) == r.MaxTokens:
 			count.add(&count.finished)
 		case last.Finish == FinishCancelled && patience >= 0 && errors.Is(last.Err, context.Canceled):
 			count.add(&count.cancelled)
 		default:
-			t.Errorf("request %d, choice %d ended after %d of %d tokens: %q, %v", n, choice, len(ids), r.MaxTokens, last.Finish, last.Err)
+			t.Errorf("request %d, choice %d ended after %d of %d tokens: %q, %v", n, choice, len(got), r.MaxTokens, last.Finish, last.Err)
 		}
+	}
+}
+
+// stressBeams runs one random beam search.
+func stressBeams(t *testing.T, e *Engine, rng *rand.Rand, count *tally, want *known) {
+	n := rng.IntN(nSearchKinds)
+	r, o := stressSearch(n)
+	r.Priority, r.NoSpec = rng.IntN(3), rng.IntN(2) == 0
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	impatient := rng.IntN(4) == 0
+	if impatient {
+		defer time.AfterFunc(time.Duration(rng.IntN(20000))*time.Microsecond, cancel).Stop()
+	}
+	found, err := e.Beams(ctx, r, o)
+	switch {
+	case err == nil && reflect.DeepEqual(found, want.beams[n]):
+		count.add(&count.finished)
+	case errors.Is(err, ErrQueueFull):
+		count.add(&count.refused)
+	case impatient && errors.Is(err, context.Canceled):
+		count.add(&count.cancelled)
+	default:
+		t.Errorf("search %d: %v, %v, want %v", n, found, err, want.beams[n])
 	}
 }

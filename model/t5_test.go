@@ -3,6 +3,7 @@ package model
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -61,7 +62,8 @@ func checkT5(t *testing.T, m *Model, dir string) {
 		all := feed(t, m, seq, s.Forced)
 		require.InDelta(t, 0, maxDiff(s.First, all[0]), t5Tolerance, "sequence %d: first step", i)
 		require.InDelta(t, 0, maxDiff(s.LastLogits, last(all)), t5Tolerance, "sequence %d: last step", i)
-		require.InDelta(t, 0, maxDiff(s.LastHidden, last(hiddenRows(m))[:16]), 5*hiddenTolerance, "sequence %d: hidden", i)
+		hiddenScale := float64(max(1, slices.Max(s.LastHidden)/16)) // a final norm with a large gain scales the noise too
+		require.InDelta(t, 0, maxDiff(s.LastHidden, last(hiddenRows(m))[:16]), 5*hiddenScale*hiddenTolerance, "sequence %d: hidden", i)
 		for pos, ids := range s.Top5IDs {
 			for k, id := range ids {
 				require.InDelta(t, s.Top5Logits[pos][k], all[pos][id], t5Tolerance, "sequence %d position %d", i, pos)

@@ -50,8 +50,6 @@ type SpecRow struct {
 	plainTime, time     time.Duration
 	plainTokens, tokens int
 	accepted, offered   []int
-	widths              []int   // rounds by guesses verified, from 1
-	asks, steps         int     // of a draft model
 	foreseen            float64 // tokens
 	foreseenIn          float64 // seconds
 }
@@ -134,14 +132,14 @@ func (o *SpecOptions) both(ctx context.Context, e *engine.Engine, row *SpecRow, 
 	answers := make([][][]int32, len(modes))
 	for i := range modes {
 		at := (n + i) % len(modes)
+		before, _ := e.SpecReport()
 		out, stats, err := o.run(ctx, e, ids, modes[at], o.Tokens)
 		if err != nil {
 			return err
 		}
 		row.count(stats, modes[at])
-		if at == 1 && o.Streams == 1 {
-			report, _ := e.SpecReport()
-			row.foresee(stats, report)
+		if after, _ := e.SpecReport(); at == 1 && o.Streams == 1 {
+			row.foresee(stats, after.Foreseen-before.Foreseen)
 		}
 		answers[at] = out
 	}
@@ -220,7 +218,6 @@ func (r *SpecRow) count(stats []engine.Stats, m mode) {
 	for _, s := range stats {
 		r.Rounds, r.Drafted, r.Accepted = r.Rounds+s.Spec.Rounds, r.Drafted+s.Spec.Drafted, r.Accepted+s.Spec.Accepted
 		r.accepted, r.offered = addTo(r.accepted, s.Spec.PerDepth), addTo(r.offered, s.Spec.Offered)
-		r.widths, r.asks, r.steps = addTo(r.widths, s.Spec.Widths), r.asks+s.Spec.Asks, r.steps+s.Spec.Steps
 	}
 }
 
@@ -230,7 +227,6 @@ func (r *SpecRow) add(o *SpecRow) {
 	r.plainSpeeds, r.speeds = append(r.plainSpeeds, o.plainSpeeds...), append(r.speeds, o.speeds...)
 	r.Rounds, r.Drafted, r.Accepted = r.Rounds+o.Rounds, r.Drafted+o.Drafted, r.Accepted+o.Accepted
 	r.accepted, r.offered = addTo(r.accepted, o.accepted), addTo(r.offered, o.offered)
-	r.widths, r.asks, r.steps = addTo(r.widths, o.widths), r.asks+o.asks, r.steps+o.steps
 	r.foreseen, r.foreseenIn = r.foreseen+o.foreseen, r.foreseenIn+o.foreseenIn
 	for _, f := range o.Fixed {
 		r.addFixed(f)
@@ -313,49 +309,13 @@ func (r *SpecRow) finish() {
 	}
 }
 
-// foresee adds what the model of a round predicts for one answer, with T and D as they are right after it: a machine drifts.
-func (r *SpecRow) foresee(stats []engine.Stats, report engine.SpecReport) {
-	var one SpecRow
-	one.count(stats, mode{})
-	tokens, seconds := one.predict(report)
-	r.foreseen, r.foreseenIn = r.foreseen+tokens, r.foreseenIn+seconds
-}
-
-// predict applies the model of a round to what was drafted: a round with w guesses takes T(1+w), drafting takes D of its
-// steps, and a round gives the mean accepted length; the other passes take T(1). The mean is that of the rounds themselves:
-// with acceptances by position alone, which short and long proposals share, it came out 20 % low where proposals differ in
-// length as those of suffix do.
-func (r *SpecRow) predict(report engine.SpecReport) (tokens, seconds float64) {
-	if len(report.Pass) == 0 {
-		return 0, 0
+// foresee adds what the model of a round predicts for one answer: its tokens in the seconds that T and D, as known before each
+// round, gave for it. A round-by-round prediction follows a machine that drifts.
+func (r *SpecRow) foresee(stats []engine.Stats, seconds float64) {
+	for _, s := range stats {
+		r.foreseen += float64(max(0, s.DecodedTokens-1))
 	}
-	plain := float64(max(0, r.tokens-r.Accepted-r.Rounds))
-	tokens, seconds = plain+float64(r.Rounds+r.Accepted), plain*report.Pass[0]
-	for g := 1; g <= len(r.offered) && r.asks == 0; g++ {
-		rounds := r.offered[g-1]
-		if g < len(r.offered) {
-			rounds -= r.offered[g]
-		}
-		seconds += float64(rounds) * report.Draft[min(g, len(report.Draft))-1]
-	}
-	for i, rounds := range r.widths {
-		seconds += float64(rounds) * report.Pass[min(i+1, len(report.Pass)-1)]
-	}
-	return tokens, seconds + r.drafting(report)
-}
-
-// drafting is the seconds that a draft model's steps take: D of their mean number, each time.
-func (r *SpecRow) drafting(report engine.SpecReport) float64 {
-	if r.asks == 0 {
-		return 0
-	}
-	mean := float64(r.steps) / float64(r.asks)
-	n := min(int(mean), len(report.Draft)-1)
-	low := 0.0
-	if n > 0 {
-		low = report.Draft[n-1]
-	}
-	return float64(r.asks) * (low + (mean-float64(n))*(report.Draft[n]-low))
+	r.foreseenIn += seconds
 }
 
 func (r *SpecRow) line() string {

@@ -91,15 +91,18 @@ func TestRatesOfKnownAnswers(t *testing.T) {
 }
 
 func TestPredictionOfKnownRounds(t *testing.T) {
-	report := engine.SpecReport{Pass: []float64{1, 1.1, 1.2, 1.3}, Draft: []float64{0.1, 0.2, 0.3}}
-	// 10 rounds of two guesses: 8 first and 4 second guesses accepted; 5 plain passes
-	r := SpecRow{tokens: 27, Accepted: 12, Rounds: 10, accepted: []int{8, 4}, offered: []int{10, 10}, widths: []int{0, 10}}
-	tokens, seconds := r.predict(report)
-	require.InDelta(t, 27, tokens, 1e-9)
-	require.InDelta(t, 5*1+10*(1.2+0.2), seconds, 1e-9)
-	// the same with trees of three nodes and two or three steps of a draft model each
-	r.widths, r.asks, r.steps = []int{0, 0, 10}, 10, 25
-	tokens, seconds = r.predict(report)
-	require.InDelta(t, 27, tokens, 1e-9)
-	require.InDelta(t, 5*1+10*(1.3+0.25), seconds, 1e-9)
+	answer := func(n int) []engine.Stats { return []engine.Stats{{DecodedTokens: n, Decode: time.Second}} }
+	var r SpecRow
+	for _, n := range []int{21, 31} { // of each answer the first token is the prompt's
+		r.count(answer(n), mode{})
+		r.foresee(answer(n), 1.25)
+	}
+	r.finish()
+	require.InDelta(t, 25, r.With, 1e-9)
+	require.InDelta(t, 20, r.Predicted, 1e-9)
+	require.InDelta(t, -0.2, r.Error, 1e-9)
+	var all SpecRow
+	all.add(&r)
+	all.finish()
+	require.InDelta(t, 20, all.Predicted, 1e-9)
 }

@@ -25,6 +25,8 @@ type control struct {
 	committed int                // tokens that the pass emitted
 	draft     time.Duration      // drafting for the pass
 	late      time.Duration      // of these, catching up with prompts
+	expected  float64            // seconds that drafting for the pass was expected to take
+	foreseen  float64            // seconds that drafting and passes were expected to take, of all passes without prompts
 
 	calibration calibration
 }
@@ -36,6 +38,7 @@ type SpecReport struct {
 	Acceptance []float64 // (n) probability that a guess at level i+1 is accepted once it is reached, for a new request
 	Rate       float64   // tokens a second that the last plan expects
 	Pays       bool      // whether the last plan found guesses worth their cost
+	Foreseen   float64   // seconds that all decoding so far was expected to take: T and D of each round as known before it
 }
 
 // use makes the controller's view of a drafter. Instant ones are asked before they are planned for, as parts of unions are.
@@ -99,6 +102,7 @@ func (e *Engine) SpecReport() (SpecReport, bool) {
 		r.Acceptance = append(r.Acceptance, k.c.Acceptance(fresh, i))
 	}
 	r.Rate, r.Pays = k.c.Expected()
+	r.Foreseen = k.foreseen
 	return r, true
 }
 
@@ -224,7 +228,7 @@ func (e *Engine) measureNext() error {
 // planGuesses sets the budget of every decoding request: what is forced, or what the controller thinks best.
 func (e *Engine) planGuesses(decoding []*run) {
 	o, k := &e.opts.Spec, &e.control
-	k.streams, k.committed, k.draft, k.late = k.streams[:0], 0, 0, 0
+	k.streams, k.committed, k.draft, k.late, k.expected = k.streams[:0], 0, 0, 0, 0
 	for _, r := range decoding {
 		r.spec.budget = drafter.Budget{}
 		if !e.speculates(r) {
@@ -388,8 +392,9 @@ func (e *Engine) drafted(decoding []*run, took time.Duration) {
 	defer k.mu.Unlock()
 	for i, c := range costs {
 		if c.Asked {
-			if first && lag > 0 {
-				k.late = max(k.late, time.Duration((c.Seconds-k.c.PartSeconds(i, c.Steps))*float64(time.Second)))
+			expected := k.c.PartSeconds(i, c.Steps)
+			if k.expected += expected; first && lag > 0 {
+				k.late = max(k.late, time.Duration((c.Seconds-expected)*float64(time.Second)))
 			}
 			k.c.DraftedBy(i, c.Steps, lag, c.Seconds)
 		}
@@ -453,5 +458,10 @@ func (e *Engine) passed(p *plan, took time.Duration) {
 	k.calibration.decoding += took
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if expected := k.c.PassSeconds(len(p.batch.Tokens)); expected > 0 {
+		k.foreseen += expected + k.expected
+	} else {
+		k.foreseen += (took + k.draft).Seconds() // the first pass of all is its own measure
+	}
 	k.c.Passed(len(p.batch.Tokens), len(p.items), k.committed, took.Seconds(), k.draft.Seconds(), k.late.Seconds())
 }

@@ -182,3 +182,26 @@ func TestACalibrationThatFailsHarmsNoAnswer(t *testing.T) {
 		return nil
 	}))
 }
+
+// TestDecodingIsForeseenRoundByRound has passes whose time is known by their tokens, and a drafter that takes none.
+func TestDecodingIsForeseenRoundByRound(t *testing.T) {
+	const each = 8 * time.Millisecond
+	d := &scripted{guess: func(_ *scripted, r *drafter.Round) {
+		for parent := int32(-1); r.Tree.Len() < r.Budget.Nodes; {
+			parent = r.Tree.Add(3, parent, nil)
+		}
+	}}
+	e := openTiny(t, Options{Context: 128, NoPrefix: true, Spec: SpecOptions{Drafter: d, Fixed: 3}})
+	passes := 0
+	slow(e, func(n int) time.Duration { passes++; return each })
+	for range 2 {
+		before, _ := e.SpecReport()
+		passes = 0
+		_, _ = stats(t, e, request(4, 6, 40))
+		after, _ := e.SpecReport()
+		seconds := after.Foreseen - before.Foreseen
+		decoding := float64(passes-1) * each.Seconds() // one pass read the prompt
+		require.GreaterOrEqual(t, seconds, 0.9*decoding)
+		require.Less(t, seconds, 3*decoding, "sleeping takes longer on a busy machine")
+	}
+}

@@ -84,7 +84,7 @@ func TestPoolSurvivesFaults(t *testing.T) {
 // them for the tokens. The collector looks at the stacks meanwhile.
 func TestKernelsSurviveFaults(t *testing.T) {
 	if testing.Short() {
-		t.Skip("qemu-x86_64 repeats a vector instruction that faults for ever; CI emulates with -short")
+		t.Skip("does not end under emulation (qemu-x86_64), which CI runs with -short")
 	}
 	const rows, cols = 256, 512
 	rng := newRand(9)

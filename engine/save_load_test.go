@@ -47,7 +47,7 @@ func TestASlowDiskHoldsNobodyUp(t *testing.T) {
 		"a draft": {Context: 256, Spec: SpecOptions{Fixed: 4, Open: withDrafter(t, "draft", func(c *drafter.Config) { c.Draft = load(t, c.Target, "llama-untied") })}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, other := family(0), family(11)
+			r := family(0)
 			r.Prompt = request(5, 200, 0).Prompt
 			want, beside := whole(t, submit(t, openTiny(t, o), r)), whole(t, submit(t, openTiny(t, o), family(11)))
 			path := filepath.Join(t.TempDir(), "prefix.kv")
@@ -57,8 +57,7 @@ func TestASlowDiskHoldsNobodyUp(t *testing.T) {
 			go func() { saved <- e.SavePrefix(disk, path, r.Prompt) }()
 			<-disk.stands
 			for range 3 {
-				other.Matcher = &alternating{}
-				require.Equal(t, beside, whole(t, submit(t, e, other)))
+				require.Equal(t, beside, whole(t, submit(t, e, family(11))))
 				require.Len(t, whole(t, submit(t, e, request(9, 20, 236))), 237, "all blocks of the cache")
 			}
 			require.NoError(t, e.Close())
@@ -70,8 +69,7 @@ func TestASlowDiskHoldsNobodyUp(t *testing.T) {
 			restored := make(chan error, 1)
 			go func() { _, err := e.RestorePrefix(disk, path); restored <- err }()
 			<-disk.stands
-			other.Matcher = &alternating{}
-			require.Equal(t, beside, whole(t, submit(t, e, other)))
+			require.Equal(t, beside, whole(t, submit(t, e, family(11))))
 			close(disk.on)
 			require.NoError(t, <-restored)
 			ticket := submit(t, e, r)

@@ -17,6 +17,9 @@ import (
 // asProgram makes the test binary the program itself, or a part of it that a test looks at.
 const asProgram = "QUICKDRAFT_TEST_PROGRAM"
 
+// statusFile names the file of a weighed program.
+const statusFile = "QUICKDRAFT_TEST_STATUS"
+
 // patience is the grace of patient programs.
 const patience = time.Minute
 
@@ -34,6 +37,16 @@ func TestMain(m *testing.M) {
 	case "patient": // it waits for commands, so that one which does not stop takes long enough to be noticed on a busy machine
 		grace = patience
 		main()
+	case "weighed": // it leaves what Linux says of it in a file
+		code := runMain(watchSignals(context.Background()), os.Args[1:])
+		status, err := os.ReadFile("/proc/self/status")
+		if err == nil {
+			err = os.WriteFile(os.Getenv(statusFile), status, 0o666)
+		}
+		if err != nil {
+			panic(err)
+		}
+		os.Exit(code)
 	default:
 		main()
 	}

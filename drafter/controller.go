@@ -84,8 +84,10 @@ var CalibrationWidths = []int{1, 4, 8, 2, 16, 6, 3, 9, 5, 12, 7, 32, 17, 24, 10,
 
 // Calibrate reports a pass that was run only to measure T.
 func (c *Controller) Calibrate(nTokens int, seconds float64) {
-	c.pass.Set(nTokens, seconds)
-	c.credit = float64(startCredit * c.pass.At(1))
+	fresh := c.credit == 0 && c.pass.At(1) == 0
+	if c.pass.Set(nTokens, seconds); fresh {
+		c.credit = float64(startCredit * c.pass.At(1))
+	}
 }
 
 // PassSeconds returns T of a number of tokens, 0 when nothing is known.
@@ -203,10 +205,14 @@ func (c *Controller) judge(s *Stream, k, levels, accepted, allowed int) {
 }
 
 // Passed reports a pass of decoding requests without prompts: its tokens, requests, committed tokens, and the seconds of
-// the pass and of drafting for it. late is the part of drafting that caught up with a prompt and is not to be paid back.
+// the pass and of drafting for it. late is the part of drafting that caught up with a prompt and is not to be paid
+// back, unless it was for a probe.
 func (c *Controller) Passed(nTokens, nStreams, committed int, pass, draft, late float64) {
 	if nStreams < 1 || !(pass > 0) {
 		return
+	}
+	if c.probing {
+		late = 0 // what was read for a probe is the probe's cost: many short requests would each have one for nothing
 	}
 	expected, measured := c.pass.At(nTokens), nTokens <= maxCounts && c.Measured(nTokens)
 	c.pass.Observe(nTokens, pass)

@@ -47,6 +47,46 @@ func TestWhatTheCreditPays(t *testing.T) {
 	require.InDelta(t, maxCredit*c.pass.At(1), c.credit, 1e-3, "good rounds save up so much and no more")
 }
 
+// TestProbesPayForThePromptsTheyRead has a draft that is never right, and requests that each bring a prompt of their own.
+func TestProbesPayForThePromptsTheyRead(t *testing.T) {
+	const each, answer, step = 1e-3, 64, 12e-3 // seconds a token of a prompt, tokens of an answer, seconds a step
+	for _, prompt := range []int{100, 500} {
+		c := NewController(nMax, step/cheap(1))
+		var plain, spent float64
+		for range 100 {
+			s, asked := NewStream(), 0
+			for n := range answer {
+				s.Room, s.Lag = answer-n-1, prompt+n-asked
+				c.Plan([]*Stream{s}, 0, 0)
+				g, draft, late := s.Guesses, 0.0, 0.0
+				if g > 0 {
+					draft = float64(step*float64(g)) + float64(each*float64(s.Lag))
+					if asked == 0 {
+						late = max(0, draft-c.PartSeconds(0, g))
+					}
+					c.Drafted(g, s.Lag, draft)
+					asked = prompt + n
+					c.Judged(s, g, g, 0)
+				}
+				spent, plain = spent+cheap(1+g)+draft, plain+cheap(1)
+				c.Passed(1+g, 1, 1, cheap(1+g), draft, late)
+			}
+		}
+		require.LessOrEqual(t, spent, 1.02*plain, "prompts of %d tokens: %.3f of the plain time", prompt, spent/plain)
+		require.Greater(t, spent, plain, "it was never tried")
+	}
+}
+
+func TestCalibrationRefillsNoCredit(t *testing.T) {
+	c := calibrated(cheap)
+	for range 40 {
+		c.Passed(5, 1, 1, cheap(5), 0, 0)
+	}
+	before := c.credit
+	c.Calibrate(9, cheap(9))
+	require.Equal(t, before, c.credit)
+}
+
 // TestASuccessMakesProbesFrequentAgain has probes fail until they are rare, and then one succeed.
 func TestASuccessMakesProbesFrequentAgain(t *testing.T) {
 	c := calibrated(dear)

@@ -42,9 +42,7 @@ func openStore(o *Options, w weights) *tileStore {
 	if !ok || err != nil {
 		return nil
 	}
-	versions := binary.LittleEndian.AppendUint32(source[:], quant.LayoutVersion)
-	versions = binary.LittleEndian.AppendUint32(versions, packVersion)
-	s := &tileStore{path: filepath.Join(o.TilesDir, name), key: sha256.Sum256(versions), note: o.Note}
+	s := &tileStore{path: filepath.Join(o.TilesDir, name), key: tilesKey(source, quant.LayoutVersion, packVersion), note: o.Note}
 	s.in, err = repacked.Open(s.path, s.key)
 	if err == nil {
 		return s
@@ -53,6 +51,12 @@ func openStore(o *Options, w weights) *tileStore {
 		s.warn("%v; it is made again", err)
 	}
 	return s
+}
+
+// tilesKey is another one wherever the files, the layout of tiles or what is packed differ.
+func tilesKey(source [sha256.Size]byte, layout, pack uint32) repacked.Key {
+	versions := binary.LittleEndian.AppendUint32(source[:], layout)
+	return sha256.Sum256(binary.LittleEndian.AppendUint32(versions, pack))
 }
 
 // warn reports the first trouble in one line.

@@ -14,6 +14,7 @@ import (
 	"quickdraft/internal/golden"
 	"quickdraft/modelfile/gguf"
 	"quickdraft/modelfile/repacked"
+	"quickdraft/quant"
 )
 
 // tilesCase loads one small model with a folder for tiles.
@@ -96,6 +97,27 @@ func TestTilesFollowTheModel(t *testing.T) {
 	require.NotEqual(t, before, after)
 	_, mapped = c.load()
 	require.True(t, mapped)
+}
+
+// TestTilesKeyFollowsEverything changes each part of the key, and looks for the versions of the code in that of a load.
+func TestTilesKeyFollowsEverything(t *testing.T) {
+	key := tilesKey([32]byte{1}, 2, 3)
+	require.Equal(t, key, tilesKey([32]byte{1}, 2, 3))
+	require.NotEqual(t, key, tilesKey([32]byte{31: 1}, 2, 3), "files")
+	require.NotEqual(t, key, tilesKey([32]byte{1}, 4, 3), "layout")
+	require.NotEqual(t, key, tilesKey([32]byte{1}, 2, 4), "what is packed")
+	require.NotEqual(t, key, tilesKey([32]byte{1}, 3, 2), "one version for the other")
+
+	c := newTilesCase(t)
+	c.load()
+	file, err := gguf.Open(c.model)
+	require.NoError(t, err)
+	defer file.Close()
+	source, ok := file.Fingerprint()
+	require.True(t, ok)
+	tiles, err := repacked.Open(c.file(), tilesKey(source, quant.LayoutVersion, packVersion))
+	require.NoError(t, err)
+	require.NoError(t, tiles.Close())
 }
 
 func TestTilesThatAreDamagedAreMadeAgain(t *testing.T) {

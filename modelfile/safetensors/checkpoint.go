@@ -188,11 +188,13 @@ func (c *Checkpoint) Release(t *Tensor) {
 // Fingerprint identifies the state of the opened files by their names, sizes, times, headers and samples of their tensor data,
 // and config.json by its bytes.
 func (c *Checkpoint) Fingerprint() (sum [sha256.Size]byte, err error) {
-	config, err := mapfile.Open(filepath.Join(c.dir, configName))
+	config, err := readFile(filepath.Join(c.dir, configName)) // no mapping, which a file that shrinks would end with a fault
 	if err != nil {
 		return sum, err
 	}
-	defer config.Close()
+	if len(config.Data) > maxJSONBytes {
+		return sum, &Error{File: config.Path, Offset: -1, Reason: fmt.Sprintf("has grown to more than %d bytes", maxJSONBytes)}
+	}
 	files, headBytes := []*mapfile.File{config}, []int{len(config.Data)}
 	for _, m := range c.maps {
 		header := binary.LittleEndian.Uint64(m.Data) // within the file, or parseFile had refused it

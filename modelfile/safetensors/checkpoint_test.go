@@ -309,6 +309,30 @@ func TestOpenDirRefuses(t *testing.T) {
 	require.ErrorContains(t, err, "has neither model.safetensors nor model.safetensors.index.json")
 }
 
+// TestFingerprintReadsTheConfig of the moment: all its bytes count, and one that has become too large is not read to its end.
+func TestFingerprintReadsTheConfig(t *testing.T) {
+	dir := folder(t, map[string]string{"config.json": `{"vocab_size":4}`, "model.safetensors": embed(4)})
+	c, err := OpenDir(dir)
+	require.NoError(t, err)
+	defer c.Close()
+	before, err := c.Fingerprint()
+	require.NoError(t, err)
+	config := filepath.Join(dir, "config.json")
+	info, err := os.Stat(config)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(config, []byte(`{"vocab_size":3}`), 0o600))
+	require.NoError(t, os.Chtimes(config, info.ModTime(), info.ModTime()))
+	after, err := c.Fingerprint()
+	require.NoError(t, err)
+	require.NotEqual(t, before, after)
+	require.NoError(t, os.Truncate(config, maxJSONBytes+1))
+	_, err = c.Fingerprint()
+	require.ErrorContains(t, err, "config.json: has grown to more than 6291456 bytes")
+	require.NoError(t, os.Remove(config))
+	_, err = c.Fingerprint()
+	require.ErrorIs(t, err, fs.ErrNotExist)
+}
+
 func TestGoldenCheckpointsOpen(t *testing.T) {
 	dir := golden.Dir(t, "archs")
 	configs, err := filepath.Glob(filepath.Join(dir, "*", "config.json"))

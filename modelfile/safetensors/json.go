@@ -9,6 +9,8 @@ import (
 	"os"
 	"slices"
 	"strings"
+
+	"quickdraft/modelfile/internal/mapfile"
 )
 
 // Object is a JSON object with its keys in document order. Typed getters return false for a key that is absent or null,
@@ -61,6 +63,15 @@ func parseJSON(name string, base int, data []byte, decode func([]byte) (any, err
 
 // readJSON reads a document from a file.
 func readJSON(path string) (*Object, error) {
+	f, err := readFile(path)
+	if err != nil {
+		return nil, err
+	}
+	return ParseJSON(path, f.Data)
+}
+
+// readFile copies a file, at most one byte more than a document may have, so that scan sees one that is too long.
+func readFile(path string) (*mapfile.File, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, err
@@ -73,12 +84,11 @@ func readJSON(path string) (*Object, error) {
 		return nil, err
 	}
 	defer f.Close()
-	// One byte more than allowed, so that scan sees a document that is too long.
-	data, err := io.ReadAll(io.LimitReader(f, maxJSONBytes+1))
-	if err != nil {
+	if info, err = f.Stat(); err != nil {
 		return nil, err
 	}
-	return ParseJSON(path, data)
+	data, err := io.ReadAll(io.LimitReader(f, maxJSONBytes+1))
+	return &mapfile.File{Data: data, Path: path, Name: info.Name(), Modified: info.ModTime()}, err
 }
 
 // place tells the object and those inside where they are.

@@ -128,7 +128,11 @@ func TestVEXLevelsHoldNoAVX512Instruction(t *testing.T) {
 				products++
 			}
 		}
-		require.Equal(t, level == "avxvnni", products > 100, "%s: %d VPDPBUSD", level, products)
+		if level == "avx2" {
+			require.Zero(t, products, "VPDPBUSD on %s", level)
+		} else {
+			require.Greater(t, products, 100, "VPDPBUSD on %s", level)
+		}
 	}
 }
 

@@ -125,7 +125,8 @@ func (l *Limits) Figures() LimitFigures {
 	return LimitFigures{Median(l.DRAM), SpreadOf(l.DRAM), Median(l.Peak), SpreadOf(l.Peak), probe.Int8Instructions()}
 }
 
-// steady is the spread up to which a limit is one: peers.py prints no ratio beyond it either.
+// steady is the spread up to which a limit is one. The number is that of peers.py, beyond which it prints no ratio, but of
+// another spread: here from the 10th percentile to the 90th, there of the middle half, which is narrower.
 const steady = 0.20
 
 // String is one line, and a second where the limits moved while the passes ran.

@@ -130,7 +130,7 @@ func TestMeasureRoofline(t *testing.T) {
 	require.Len(t, res.Peaks, 2)
 	if cpu.Active(cpu.AMX) {
 		require.Len(t, res.MatrixPeaks, 2)
-		require.Greater(t, res.MatrixPeaks[0].GMACs, 0.0)
+		require.Positive(t, res.MatrixPeaks[0].GMACs)
 		require.Contains(t, res.String(), "amx int8")
 	} else {
 		require.Empty(t, res.MatrixPeaks)
@@ -144,7 +144,7 @@ func TestMeasureRoofline(t *testing.T) {
 	res.Place, err = runner(t, 64).PlaceModel(context.Background())
 	require.NoError(t, err)
 	require.Contains(t, res.String(), "place")
-	require.Regexp(t, `int8 +\d+ +n/a  `+probe.Int8Instructions(), res.String(), "measured once")
+	require.Regexp(t, `int8 +(\d+|n/a) +n/a  `+probe.Int8Instructions(), res.String(), "measured once")
 	require.Regexp(t, `in cache: .* GB/s \(spread n/a\)`, res.String())
 	require.Nil(t, fields(t, res)["reads"].([]any)[0].(map[string]any)["spread"])
 	require.Equal(t, []int{1, 2, 4, 6}, threadCounts(6))

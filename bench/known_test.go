@@ -75,7 +75,7 @@ func TestDecodeOfKnownTimes(t *testing.T) {
 	require.InDelta(t, 0.8, d.BandwidthShare, 1e-6)
 	require.InDelta(t, 1.25, d.RooflineRatio, 1e-6)
 	require.InDelta(t, 40, d.DRAMGBps, 1e-6)
-	require.InDelta(t, 400, d.PeakGMACs, 1e-3)
+	require.InDelta(t, 400, float64(d.PeakGMACs), 1e-3)
 	require.InDelta(t, 0.75, float64(d.DRAMSpread), 1e-6)
 	require.InDelta(t, 0.75, float64(d.PeakSpread), 1e-6)
 }
@@ -121,7 +121,7 @@ func TestPrefillOfKnownTimes(t *testing.T) {
 	require.InDelta(t, 500, p.TokensPerSecond, 1e-6, "1000, 500 and 250")
 	require.InDelta(t, 1.5, float64(p.Spread), 1e-6)
 	require.InDelta(t, (100*0.2+4*1)/0.2, p.GMACs, 1e-6, "four rows of logits")
-	require.InDelta(t, 0.3, p.PeakShare, 1e-6)
+	require.InDelta(t, 0.3, float64(p.PeakShare), 1e-6)
 	require.InDelta(t, 200.0/60, p.RooflineRatio, 1e-6)
 }
 
@@ -132,8 +132,32 @@ func TestPlaceOfKnownTimes(t *testing.T) {
 	require.InDelta(t, 40, p.TokensPerSecond, 1e-6)
 	require.InDelta(t, 50, p.RooflineTokensPerSecond, 1e-6)
 	require.InDelta(t, 1.25, p.RooflineRatio, 1e-6)
-	require.InDelta(t, 20.0/3, p.TokensUntilCompute, 1e-6)
+	require.InDelta(t, 20.0/3, float64(p.TokensUntilCompute), 1e-6)
 	require.InDelta(t, 0, float64(p.Spread), 1e-6)
+}
+
+// TestPeakUnknown has no kernel that measures products: nothing is said of their peak, rather than that it is 0.
+func TestPeakUnknown(t *testing.T) {
+	r := known(t, func(nTokens, _ int) time.Duration { return time.Duration(nTokens) * 25 * time.Millisecond })
+	r.Limits.multiply = func(int) int64 { return 0 }
+	p, err := r.Prefill(context.Background(), 8, 2)
+	require.NoError(t, err)
+	require.Contains(t, p.String(), ") n/a GMAC/s (spread n/a), measured between the passes\n")
+	require.Contains(t, p.String(), "share of the int8 peak n/a, ")
+	place, err := r.PlaceModel(context.Background())
+	require.NoError(t, err)
+	roofline := Roofline{Chain: &Chain{}, Place: place, Peaks: []PeakRow{{Threads: 2}}, MatrixPeaks: []PeakRow{{GMACs: 5}}}
+	require.Regexp(t, `2 +int8 +n/a `, roofline.String())
+	require.Contains(t, roofline.String(), "passes of more than n/a tokens")
+	f, g := fields(t, p), fields(t, roofline)
+	for _, value := range []struct {
+		in  any
+		key string
+	}{{f, "peak_gmacs"}, {f, "peak_share"}, {g["place"], "tokens_until_compute"}, {g["peaks"].([]any)[0], "gmacs"}} {
+		require.Contains(t, value.in, value.key)
+		require.Nil(t, value.in.(map[string]any)[value.key], value.key)
+	}
+	require.EqualValues(t, 5, g["matrix_peaks"].([]any)[0].(map[string]any)["gmacs"])
 }
 
 func TestStepsOfKnownPasses(t *testing.T) {

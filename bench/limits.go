@@ -115,14 +115,14 @@ func perNano(n int, d time.Duration) float64 { return float64(n) / float64(max(d
 type LimitFigures struct {
 	DRAMGBps   float64 `json:"dram_gbps"`
 	DRAMSpread Spread  `json:"dram_spread"`
-	PeakGMACs  float64 `json:"peak_gmacs"`
+	PeakGMACs  Figure  `json:"peak_gmacs"`
 	PeakSpread Spread  `json:"peak_spread"`
 	PeakOf     string  `json:"peak_instructions"`
 }
 
 // Figures sums the measurements up.
 func (l *Limits) Figures() LimitFigures {
-	return LimitFigures{Median(l.DRAM), SpreadOf(l.DRAM), Median(l.Peak), SpreadOf(l.Peak), probe.Int8Instructions()}
+	return LimitFigures{Median(l.DRAM), SpreadOf(l.DRAM), Figure(Median(l.Peak)), SpreadOf(l.Peak), probe.Int8Instructions()}
 }
 
 // steady is the spread up to which a limit is one. The number is that of peers.py, beyond which it prints no ratio, but of
@@ -131,8 +131,8 @@ const steady = 0.20
 
 // String is one line, and a second where the limits moved while the passes ran.
 func (f LimitFigures) String() string {
-	s := fmt.Sprintf("limits   memory %.1f GB/s (spread %v), int8 products (%s) %.0f GMAC/s (spread %v), measured between the passes",
-		f.DRAMGBps, f.DRAMSpread, f.PeakOf, f.PeakGMACs, f.PeakSpread)
+	s := fmt.Sprintf("limits   memory %.1f GB/s (spread %v), int8 products (%s) %s GMAC/s (spread %v), measured between the passes",
+		f.DRAMGBps, f.DRAMSpread, f.PeakOf, f.PeakGMACs.text("%.0f"), f.PeakSpread)
 	if f.DRAMSpread > steady || f.PeakSpread > steady {
 		s += fmt.Sprintf("\nunsure   limits spread by more than %v: repeat on a quieter machine before comparing shares and times over roofline", Spread(steady))
 	}

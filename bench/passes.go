@@ -151,7 +151,7 @@ type Prefill struct {
 	TokensPerSecond float64 `json:"tokens_per_second"`
 	Spread          Spread  `json:"spread"`
 	GMACs           float64 `json:"gmacs"`      // 10^9 multiply-adds with weights a second
-	PeakShare       float64 `json:"peak_share"` // of the int8 peak just before and after
+	PeakShare       Figure  `json:"peak_share"` // of the int8 peak just before and after
 	RooflineRatio   float64 `json:"roofline_ratio"`
 	PromptTokens    int     `json:"prompt_tokens"`
 	Batch           int     `json:"batch"` // tokens of one pass
@@ -192,13 +192,13 @@ func (r *Runner) Prefill(ctx context.Context, nTokens, repeat int) (*Prefill, er
 	}
 	res.TokensPerSecond, res.Spread = Median(speed), SpreadOf(speed)
 	res.GMACs = res.TokensPerSecond / float64(nTokens) * macs / 1e9
-	res.PeakShare, res.RooflineRatio = Median(share), Median(ratio)
+	res.PeakShare, res.RooflineRatio = Figure(Median(share)), Median(ratio)
 	res.LimitFigures = r.Limits.Figures()
 	return res, nil
 }
 
 // String is the result for people.
 func (p *Prefill) String() string {
-	return fmt.Sprintf("%v\n%v\n%v\nprefill  %d tokens, %.1f tokens/s (spread %v), %.0f GMAC/s, share of the int8 peak %.2f, time over roofline %.2f",
-		p.Head, p.Work, p.LimitFigures, p.PromptTokens, p.TokensPerSecond, p.Spread, p.GMACs, p.PeakShare, p.RooflineRatio)
+	return fmt.Sprintf("%v\n%v\n%v\nprefill  %d tokens, %.1f tokens/s (spread %v), %.0f GMAC/s, share of the int8 peak %s, time over roofline %.2f",
+		p.Head, p.Work, p.LimitFigures, p.PromptTokens, p.TokensPerSecond, p.Spread, p.GMACs, p.PeakShare.text("%.2f"), p.RooflineRatio)
 }

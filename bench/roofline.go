@@ -30,9 +30,9 @@ type ReadRow struct {
 
 // PeakRow is the rate of int8 products.
 type PeakRow struct {
-	Threads int     `json:"threads"`
-	GMACs   float64 `json:"gmacs"`
-	Spread  Spread  `json:"spread"`
+	Threads int    `json:"threads"`
+	GMACs   Figure `json:"gmacs"`
+	Spread  Spread `json:"spread"`
 }
 
 // Chain is a chain of matrix products of one token over weights that stay in the last cache.
@@ -52,7 +52,7 @@ type Place struct {
 	Spread                  Spread  `json:"spread"` // of tokens_per_second
 	RooflineRatio           float64 `json:"roofline_ratio"`
 	// TokensUntilCompute is the number of tokens from which a pass waits for products rather than for memory.
-	TokensUntilCompute float64 `json:"tokens_until_compute"`
+	TokensUntilCompute Figure `json:"tokens_until_compute"`
 }
 
 // Roofline are the machine's limits.
@@ -116,7 +116,7 @@ func MeasureRoofline(ctx context.Context, threads, rounds int) (*Roofline, error
 	}
 	r := &Roofline{Head: NewHead(threads), PeakOf: probe.Int8Instructions(), Chain: chain.result()}
 	for _, s := range sets {
-		switch peak := (PeakRow{s.threads, Median(s.rates), SpreadOf(s.rates)}); {
+		switch peak := (PeakRow{s.threads, Figure(Median(s.rates)), SpreadOf(s.rates)}); {
 		case s.matrix:
 			r.MatrixPeaks = append(r.MatrixPeaks, peak)
 		case s.bytes == 0:
@@ -246,13 +246,13 @@ func (r *Runner) PlaceModel(ctx context.Context) (*Place, error) {
 	if err != nil {
 		return nil, err
 	}
-	at := Limit{d.DRAMGBps, d.PeakGMACs}
+	at := Limit{d.DRAMGBps, float64(d.PeakGMACs)}
 	p := &Place{
 		Work: r.Work, TokensPerSecond: d.TokensPerSecond, Spread: d.Spread, RooflineRatio: d.RooflineRatio,
 		RooflineTokensPerSecond: 1 / r.Work.Roofline(1, 1, at),
 	}
 	if macs := float64(r.Work.TokenMACs + r.Work.LogitMACs); macs > 0 {
-		p.TokensUntilCompute = float64(r.Work.WeightBytes) / at.DRAM * at.Peak / macs
+		p.TokensUntilCompute = Figure(float64(r.Work.WeightBytes) / at.DRAM * at.Peak / macs)
 	}
 	return p, nil
 }
@@ -265,16 +265,16 @@ func (r *Roofline) String() string {
 	}
 	s += fmt.Sprintf("\n%8s %8s %10s %8s", "threads", "", "GMAC/s", "spread")
 	for _, row := range r.Peaks {
-		s += fmt.Sprintf("\n%8d %8s %10.0f %8v  %s", row.Threads, "int8", row.GMACs, row.Spread, r.PeakOf)
+		s += fmt.Sprintf("\n%8d %8s %10s %8v  %s", row.Threads, "int8", row.GMACs.text("%.0f"), row.Spread, r.PeakOf)
 	}
 	for _, row := range r.MatrixPeaks {
-		s += fmt.Sprintf("\n%8d %8s %10.0f %8v", row.Threads, "amx int8", row.GMACs, row.Spread)
+		s += fmt.Sprintf("\n%8d %8s %10s %8v", row.Threads, "amx int8", row.GMACs.text("%.0f"), row.Spread)
 	}
 	s += fmt.Sprintf("\nchain    %d matrices of Q4_0, %.2f MiB in cache: %.1f GB/s (spread %v), %.2f of the %.1f GB/s of reading as much",
 		4, float64(r.Chain.Bytes)/(1<<20), r.Chain.GBps, r.Chain.Spread, r.Chain.Share, r.Chain.L3GBps)
 	if p := r.Place; p != nil {
-		s += fmt.Sprintf("\n%v\nplace    at most %.1f tokens/s one by one, measured %.1f (spread %v, time over roofline %.2f); passes of more than %.1f tokens wait for products",
-			p.Work, p.RooflineTokensPerSecond, p.TokensPerSecond, p.Spread, p.RooflineRatio, p.TokensUntilCompute)
+		s += fmt.Sprintf("\n%v\nplace    at most %.1f tokens/s one by one, measured %.1f (spread %v, time over roofline %.2f); passes of more than %s tokens wait for products",
+			p.Work, p.RooflineTokensPerSecond, p.TokensPerSecond, p.Spread, p.RooflineRatio, p.TokensUntilCompute.text("%.1f"))
 	}
 	return s
 }

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
 	"slices"
@@ -36,6 +37,25 @@ func (s Spread) MarshalJSON() ([]byte, error) {
 		return []byte("null"), nil
 	}
 	return strconv.AppendFloat(nil, float64(s), 'g', -1, 64), nil
+}
+
+// Figure is a number; 0 where it is not known, as what follows from the peak of products where no kernel measures it.
+type Figure float64
+
+// text is the number as format says, or n/a.
+func (f Figure) text(format string) string {
+	if f == 0 {
+		return "n/a"
+	}
+	return fmt.Sprintf(format, float64(f))
+}
+
+// MarshalJSON writes null for what is not known.
+func (f Figure) MarshalJSON() ([]byte, error) {
+	if f == 0 {
+		return []byte("null"), nil
+	}
+	return json.Marshal(float64(f))
 }
 
 // Median returns the middle of the values, 0 for none.

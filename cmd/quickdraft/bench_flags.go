@@ -6,6 +6,7 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"quickdraft/bench"
 	"quickdraft/model"
@@ -18,11 +19,13 @@ type benchFlags struct {
 	modelFlags
 	shape, format, write string
 	asJSON               bool
+	flags                *pflag.FlagSet // to see which are given
 }
 
 func (b *benchFlags) add(cmd *cobra.Command) {
 	b.weights = "native"
 	fl := cmd.Flags()
+	b.flags = fl
 	wordsVar(fl, &b.name, "model", "m", "", some("the name or the file of a model"), "model, named as for run")
 	addThreads(fl, &b.threads, "worker threads (0: the physical cores this process may use)")
 	fl.BoolVar(&b.noTiles, "no-repack-cache", false, "repack the weights again instead of keeping them in the cache folder")
@@ -39,6 +42,8 @@ func (b *benchFlags) check() error {
 		return &usageError{fmt.Errorf("-m %s and --shape %s: want one of them", b.name, b.shape)}
 	case b.write != "" && b.shape == "":
 		return &usageError{fmt.Errorf("--write %s: want --shape with it", b.write)}
+	case b.shape == "" && b.flags.Changed("format"):
+		return &usageError{fmt.Errorf("--format %s: want --shape with it, a model has formats of its own", b.format)}
 	case b.write != "":
 		return checkOutput("--write", b.write)
 	}

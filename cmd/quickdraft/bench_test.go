@@ -25,6 +25,8 @@ func TestBenchFlags(t *testing.T) {
 		{[]string{"verify", "--write", "f.gguf"}, "want --shape with it"},
 		{[]string{"prefill", "--shape", "gpt"}, "want one of llama-3.2-1b"},
 		{[]string{"decode", "--shape", "llama-3.2-1b", "--format", "q9"}, `--format "q9"`},
+		{[]string{"decode", "--format", "q4_0", "-m", "x"}, "--format q4_0: want --shape with it"},
+		{[]string{"roofline", "--format", "q8_0"}, "--format q8_0: want --shape with it"},
 		{[]string{"decode", "-n", "0"}, `-n, --predict "0": want a whole number, 1 or more`},
 		{[]string{"verify", "--max", "513"}, `--max "513": want a whole number from 1 to 512`},
 		{[]string{"verify", "--depth", "0"}, `--depth "0"`},

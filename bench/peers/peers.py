@@ -14,9 +14,11 @@ import argparse
 import json
 import os
 import shlex
+import shutil
 import statistics
 import subprocess
 import sys
+import threading
 import time
 import venv
 from pathlib import Path
@@ -25,6 +27,7 @@ HERE = Path(__file__).resolve().parent
 MAX_SPREAD = 0.20
 MIN_ROUNDS = 5
 PAUSE = 0.3
+TIMEOUT = 600  # seconds for one answer of an engine, the loading of its model among them
 SIZES = (1, 2, 4, 8, 16)
 DEPTH = 64
 DECODE = 16
@@ -73,10 +76,26 @@ class Peer:
         self.process = subprocess.Popen(
             [str(python), str(HERE / "worker.py"), ENGINES[name][1], model, str(threads)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log, text=True)
-        line = self.process.stdout.readline()
-        if not line:
-            self.process.wait()
-            raise RuntimeError("does not load the model: " + last_line(Path(log).read_text(errors="replace")))
+        try:
+            self.read()
+        except RuntimeError as err:
+            self.close()
+            raise RuntimeError(f"does not load the model, {err}: " + last_line(Path(log).read_text(errors="replace"))) from None
+
+    def read(self):
+        """The next line. A process that has ended, or is ended because it was silent for TIMEOUT, is a RuntimeError."""
+        start = time.monotonic()
+        kill = threading.Timer(TIMEOUT, self.process.kill)
+        kill.start()
+        try:
+            line = self.process.stdout.readline()
+        finally:
+            kill.cancel()
+        if line:
+            return line
+        status = self.process.wait()
+        late = time.monotonic() - start >= TIMEOUT
+        raise RuntimeError(f"no answer in {TIMEOUT} s" if late else f"ended with exit status {status}")
 
     def ask(self, **request):
         try:
@@ -84,10 +103,10 @@ class Peer:
             self.process.stdin.flush()
         except BrokenPipeError:
             pass  # what follows says that it ended
-        line = self.process.stdout.readline()
-        if not line:
-            raise RuntimeError(f"ended with exit status {self.process.wait()} at {json.dumps(request)}")
-        return json.loads(line).get("ms")
+        try:
+            return json.loads(self.read()).get("ms")
+        except RuntimeError as err:
+            raise RuntimeError(f"{err} at {json.dumps(request)}") from None
 
     def round(self, prompt):
         """Milliseconds by measurement; what the engine cannot do is left out."""
@@ -105,6 +124,7 @@ class Peer:
         except BrokenPipeError:
             pass  # it has ended by itself
         self.process.wait()
+        self.process.stdout.close()
         self.log.close()
 
 
@@ -202,7 +222,30 @@ def arguments(argv=None):
         p.error(f"--rounds {a.rounds}: want {MIN_ROUNDS} or more, fewer have no spread")
     if HERE.parents[1] in Path(a.home).resolve().parents:
         p.error(f"--home {a.home}: is inside the checkout")
+    wrong = wrong_path(a)
+    if wrong:
+        p.error(wrong)
     return a
+
+
+def wrong_path(a):
+    """What is wrong with a path, or None: it is said before engines are installed and measured for an hour."""
+    home = Path(a.home).resolve()
+    while not home.exists():
+        home = home.parent
+    if not home.is_dir() or not os.access(home, os.W_OK):
+        return f"--home {a.home}: {home} is not a folder to write to"
+    if a.install_only:
+        return None
+    if not shutil.which(a.quickdraft):
+        return f"{a.quickdraft}: is not a command, want the built quickdraft"
+    if not os.path.isfile(a.model):
+        return f"{a.model}: is not a file, want a GGUF model"
+    if a.json:
+        to = Path(a.json).resolve()
+        if to.is_dir() or not os.access(to if to.exists() else to.parent, os.W_OK):
+            return f"--json {a.json}: is not a file to write to"
+    return None
 
 
 def command_line(argv, env):

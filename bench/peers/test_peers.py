@@ -2,10 +2,11 @@
 
 import contextlib
 import io
-import subprocess
+import signal
 import sys
 import tempfile
 import unittest
+from pathlib import Path
 
 import peers
 
@@ -110,7 +111,21 @@ class Arguments(unittest.TestCase):
         self.assertIn("want QUICKDRAFT and MODEL.gguf", self.refused())
         self.assertIn("--prompt of 1 to 1900", self.refused("--prompt", "0", "q", "m"))
         self.assertIn("is inside the checkout", self.refused("--home", str(peers.HERE / "x"), "q", "m"))
-        self.assertEqual(peers.arguments(["--rounds", "5", "q", "m"]).rounds, 5)
+        self.assertEqual(peers.arguments(["--rounds", "5", sys.executable, __file__]).rounds, 5)
+
+    def test_paths(self):
+        here = str(peers.HERE)
+        with tempfile.TemporaryDirectory() as folder:
+            good = ["--home", folder + "/a/b", "--json", folder + "/c.json", sys.executable, __file__]
+            self.assertEqual(peers.arguments(good).json, folder + "/c.json")
+            self.assertIn("/none: is not a command", self.refused(*good[:4], folder + "/none", __file__))
+            self.assertIn("test_peers.py: is not a command", self.refused(*good[:4], __file__, __file__))
+            self.assertIn("/m.gguf: is not a file, want a GGUF", self.refused(*good[:5], folder + "/m.gguf"))
+            self.assertIn(f"--json {here}: is not", self.refused("--home", folder, "--json", here, *good[4:]))
+            self.assertIn("/none/c.json: is not", self.refused("--home", folder, "--json", folder + "/none/c.json", *good[4:]))
+            for more in ([], ["--install-only"]):
+                self.assertIn("is not a folder to write to", self.refused(*more, "--home", sys.executable + "/x", *good[4:]))
+            self.assertTrue(peers.arguments(["--install-only", "--home", folder]).install_only)
 
     def test_command_repeats_the_run(self):
         line = peers.command_line(["peers.py", "q", "my model.gguf"], {"QUICKDRAFT_ISA": "avx2", "HOME": "/h"})
@@ -119,16 +134,82 @@ class Arguments(unittest.TestCase):
 
 
 class Engines(unittest.TestCase):
-    def test_an_engine_that_dies_says_how(self):
-        peer = peers.Peer.__new__(peers.Peer)
-        peer.log = tempfile.TemporaryFile()
-        peer.process = subprocess.Popen([sys.executable, "-c", "raise SystemExit(3)"],
-                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+        self.addCleanup(setattr, peers, "HERE", peers.HERE)
+        self.addCleanup(setattr, peers, "TIMEOUT", peers.TIMEOUT)
+        peers.HERE = self.folder
+
+    def peer(self, program):
+        """Runs a program in place of worker.py."""
+        (self.folder / "worker.py").write_text(program)
+        return peers.Peer("llama.cpp", sys.executable, "m.gguf", 2, self.folder / "log")
+
+    def test_one_that_dies_says_how(self):
+        peer = self.peer("print('{}')\nraise SystemExit(3)")
         peer.process.wait()
-        with self.assertRaisesRegex(RuntimeError, "exit status 3 at .*decode"):
+        with self.assertRaisesRegex(RuntimeError, "^ended with exit status 3 at .*decode"):
             peer.round(8)
         peer.close()
-        peer.process.stdout.close()
+
+    def test_one_that_does_not_load(self):
+        with self.assertRaisesRegex(RuntimeError, "^does not load the model, ended with exit status 1: m.gguf is no model$"):
+            self.peer("import sys; sys.exit(sys.argv[2] + ' is no model')")
+
+    def test_one_that_hangs_is_ended(self):
+        peer = self.peer("import time\nprint('{}', flush=True)\ntime.sleep(20)")
+        peers.TIMEOUT = 0.3
+        with self.assertRaisesRegex(RuntimeError, "^no answer in 0.3 s at .*decode"):
+            peer.round(8)
+        self.assertEqual(peer.process.poll(), -signal.SIGKILL)
+        peer.close()
+        with self.assertRaisesRegex(RuntimeError, "^does not load the model, no answer in 0.3 s: no message"):
+            self.peer("import time; time.sleep(20)")
+
+    def test_answers(self):
+        peer = self.peer("import json, sys\nprint('{}', flush=True)\nfor line in sys.stdin:\n"
+                         " r = json.loads(line)\n m = r.get('m', r.get('n'))\n"
+                         " print(json.dumps({'error': 'no'} if m == 2 else {'ms': m}), flush=True)")
+        self.assertEqual(peer.round(99), {"decode": peers.DECODE, 1: 1, 4: 4, 8: 8, 16: 16, "prefill": 99})
+        peer.close()
+
+
+FAKE = f"""#!{sys.executable}
+import json, os, sys
+with open(os.path.join(os.path.dirname(__file__), "calls"), "a") as calls:
+    print(os.environ.get("QUICKDRAFT_ISA"), *sys.argv[1:], file=calls)
+if "missing.gguf" in sys.argv:
+    sys.exit("a line\\nmissing.gguf: no such file")
+rows = [{{"m": m, "ms": 10.0 * m}} for m in range(1, 17)]
+found = {{"decode": {{"tokens_per_second": 50}}, "verify": {{"rows": rows}}, "prefill": {{"tokens_per_second": 400}}}}[sys.argv[2]]
+print(json.dumps({{"machine": "a machine", "isa": "avx2", "threads": 3, "command": "c", **found}}))
+"""
+
+
+class Ours(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.command = Path(folder.name) / "quickdraft"
+        self.command.write_text(FAKE)
+        self.command.chmod(0o700)
+
+    def test_a_round_of_known_figures(self):
+        run = peers.Quickdraft(str(self.command), "m.gguf", 3, "avx2")
+        want = {"decode": 20, "prefill": 250, 1: 10, 2: 20, 4: 40, 8: 80, 16: 160}
+        self.assertEqual(run.round(100), want)
+        self.assertEqual(run.head, {"machine": "a machine", "isa": "avx2", "threads": 3})
+        self.assertEqual((self.command.parent / "calls").read_text().splitlines(), [
+            "avx2 bench decode -n 16 -r 1 --depth 64 -m m.gguf -t 3 --json",
+            "avx2 bench verify -r 3 --max 16 --depth 64 -m m.gguf -t 3 --json",
+            "avx2 bench prefill -p 100 -r 1 -m m.gguf -t 3 --json",
+        ])
+
+    def test_a_command_that_fails(self):
+        with self.assertRaisesRegex(SystemExit, "bench decode .*: missing.gguf: no such file$"):
+            peers.Quickdraft(str(self.command), "missing.gguf", 3, None).round(100)
 
 
 if __name__ == "__main__":

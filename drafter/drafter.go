@@ -153,7 +153,7 @@ type Round struct {
 	Budget  Budget          // what the tree may hold
 	Sampler *sample.Sampler // the request's pipeline, for drafters that sample from it
 	Seed    uint64          // the request's seed
-	Matcher Matcher         // the request's, to be forked; nil: every token is allowed
+	Matcher Matcher         // the request's, to be forked; nil: every token is allowed; a mask that allows none ends the guesses
 	Part    int             // which of several drafters of one tree this is: each draws with random numbers of its own
 	Coupled bool            // the answer takes plain decoding's tokens: draw with the number that those are drawn with
 	Tree    *Tree           // the answer; empty when Propose is called, and left empty for no guess

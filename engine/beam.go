@@ -147,6 +147,9 @@ func (s *search) step() (more bool, err error) {
 		}
 	}
 	s.guess()
+	if err := s.r.harm.err; err != nil {
+		return false, err
+	}
 	var b model.Batch
 	last := s.pack(&b, chunk)
 	began := s.e.now()

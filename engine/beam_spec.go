@@ -68,7 +68,7 @@ func (s *search) guess() {
 	}
 	s.stems = s.stems[:0]
 	for i, h := range s.live {
-		s.stems = append(s.stems, drafter.Stem{IDs: slices.Clone(h.ids), Score: h.sum, Seq: h.seq, Matcher: h.match, Tree: &s.trees[i]})
+		s.stems = append(s.stems, drafter.Stem{IDs: slices.Clone(h.ids), Score: h.sum, Seq: h.seq, Matcher: s.r.lend(h.match), Tree: &s.trees[i]})
 	}
 	r := drafter.BeamRound{
 		Stems: s.stems, Beams: s.o.Beams, Width: width, Budget: drafter.Budget{Nodes: n * width, Depth: n, MinP: o.PMin},

@@ -188,7 +188,7 @@ func TestAPanicEndsItsSearchOnly(t *testing.T) {
 		for _, after := range []int{0, 7, 20} {
 			for _, guesses := range []bool{false, true} {
 				name := fmt.Sprintf("%s, after %d, guesses %v", call, after, guesses)
-				o := Options{Context: 128, KVTokens: 1024, Note: func(string) {}} // drafters may meet the panic first
+				o := Options{Context: 128, KVTokens: 1024, Note: func(what string) { t.Errorf("%s: %s", name, what) }}
 				if guesses {
 					o.Spec = SpecOptions{Fixed: 2, Open: withDrafter(t, "draft", nil)}
 				}
@@ -209,4 +209,74 @@ func TestAPanicEndsItsSearchOnly(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestAPanicInADraftersHandsEndsItsRequestOnly has a request's matcher panic in each call while drafters that follow it make
+// guesses: that request ends with an error that says so, and its neighbours keep their answers and their guesses.
+func TestAPanicInADraftersHandsEndsItsRequestOnly(t *testing.T) {
+	neighbours := func() (all []Request) {
+		for i := range 2 {
+			r := request(2+i, 9, 60)
+			if r.Reproducible = true; i > 0 {
+				r.Matcher = &alternating{}
+			}
+			all = append(all, r)
+		}
+		return all
+	}
+	var want [][]Token
+	plain := openTiny(t, Options{Context: 128})
+	for _, r := range neighbours() {
+		want = append(want, whole(t, submit(t, plain, r)))
+	}
+	for _, method := range []string{"draft", "hierarchical", "layerskip", "draft+suffix"} {
+		for _, call := range []string{"Fork", "Mask", "Accept"} {
+			for _, after := range []int{0, 3, 7} {
+				for _, sampled := range []bool{false, true} {
+					name := fmt.Sprintf("%s, %s, after %d, sampled %v", method, call, after, sampled)
+					o := Options{Context: 128, KVTokens: 1024, Note: func(what string) { t.Errorf("%s: %s", name, what) }}
+					o.Spec = SpecOptions{Fixed: 4, Open: withDrafter(t, method, nil)}
+					e := openTiny(t, o)
+					r := request(1, 9, 60)
+					if !sampled {
+						r.Sampling = sample.Greedy()
+					}
+					g := newGuest(call, after)
+					r.Matcher = g
+					open := gate(t, e)
+					ill := submit(t, e, r)
+					var tickets []*Ticket
+					for _, r := range neighbours() {
+						tickets = append(tickets, submit(t, e, r))
+					}
+					open()
+					end := Token{}
+					for tok, ok := receive(t, ill.Tokens()); ok; tok, ok = receive(t, ill.Tokens()) {
+						end = tok
+					}
+					require.Equal(t, FinishError, end.Finish, name)
+					require.EqualError(t, end.Err, "the request's Matcher."+call+" panicked: boom in "+call, name)
+					require.Zero(t, ill.Stats().Spec.Failed, name)
+					for i, ticket := range tickets {
+						require.Equal(t, want[i], whole(t, ticket), name)
+						s := ticket.Stats().Spec
+						require.Zero(t, s.Failed, name)
+						require.Greater(t, s.Rounds, 8, "%s: guesses go on", name)
+					}
+					require.NoError(t, e.Close())
+					require.Equal(t, e.idleBlocks, e.cache.FreeBlocks(), name)
+				}
+			}
+		}
+	}
+}
+
+// TestAForkThatPanicsIsAnErrorOfItsChoices asks for choices with a matcher that cannot be forked.
+func TestAForkThatPanicsIsAnErrorOfItsChoices(t *testing.T) {
+	e := openTiny(t, Options{Context: 128})
+	r := request(1, 9, 10)
+	r.Matcher = newGuest("Fork", 1)
+	_, err := e.SubmitChoices(t.Context(), r, 3, nil)
+	require.EqualError(t, err, "the request's Matcher.Fork panicked: boom in Fork")
+	require.Len(t, whole(t, submit(t, e, request(1, 9, 10))), 11)
 }

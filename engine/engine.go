@@ -314,7 +314,10 @@ func (e *Engine) SubmitChoices(ctx context.Context, req Request, n int, each fun
 		choice := req
 		choice.Sampling.Seed = sample.ChoiceSeed(req.Sampling.Seed, i)
 		if i > 0 && req.Matcher != nil {
-			choice.Matcher = req.Matcher.Fork()
+			var err error
+			if choice.Matcher, err = forkBy(req.Matcher); err != nil {
+				return nil, err
+			}
 		}
 		if each != nil {
 			each(i, &choice)

@@ -129,6 +129,8 @@ type run struct {
 	picked  []Token // what the current pass chose
 	dist    sample.Dist
 	spec    speculation
+	harm    harm            // that drafters did to Matcher
+	lent    drafter.Matcher // Matcher as they get it
 	out     chan Token
 	order   uint64 // arrival number
 	turn    uint64 // Engine.turns when the last pass carried its next token

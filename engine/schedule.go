@@ -61,6 +61,8 @@ func (e *Engine) newRun(ctx context.Context, req Request) (*run, error) {
 		req.EOG = e.model.Config().EOS
 	}
 	r := &run{Request: req, ctx: ctx, sampler: sampler, arrived: time.Now()}
+	r.harm.vocab = e.model.Config().Vocab
+	r.lent = r.lend(r.Matcher)
 	r.stats.PromptTokens = len(r.Prompt)
 	e.toEncoder(r)
 	sampler.SetPrompt(len(r.Prompt))
@@ -169,6 +171,7 @@ func (e *Engine) schedule() *plan {
 	}
 	rotate(e.decoding)
 	e.propose(e.decoding)
+	e.decoding = slices.DeleteFunc(e.decoding, e.endIll)
 	room := e.opts.Chunk
 	if e.starved { // a quarter is for prompts, which the last pass left out; of passes of one token, every other one
 		room -= max(1, room/4)

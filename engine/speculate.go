@@ -159,6 +159,8 @@ func (e *Engine) propose(decoding []*run) {
 			switch {
 			case panicked:
 				e.silence(r)
+			case r.harm.err != nil:
+				r.spec.tree.Reset()
 			case err != nil:
 				r.spec.tree.Reset()
 				e.countFailed(r)
@@ -179,7 +181,7 @@ func (e *Engine) propose(decoding []*run) {
 func (r *run) round() drafter.Round {
 	return drafter.Round{
 		Session: r.spec.session, IDs: r.spec.ids[:len(r.ids):len(r.ids)], Seq: r.seq, Budget: r.spec.budget, Sampler: r.sampler, Seed: r.Sampling.Seed,
-		Coupled: r.Reproducible, Matcher: r.Matcher, Tree: &r.spec.tree,
+		Coupled: r.Reproducible, Matcher: r.lent, Tree: &r.spec.tree,
 	}
 }
 

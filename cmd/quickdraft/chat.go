@@ -34,6 +34,9 @@ func (f *runFlags) chat(ctx context.Context) error {
 		return err
 	}
 	defer m.Close()
+	if err := checkBiases(f.LogitBias, m.Model().Config().Vocab); err != nil {
+		return err
+	}
 	fmt.Fprintln(os.Stderr, m.banner())
 	fmt.Fprintln(os.Stderr, dim.Render("/help lists the commands"))
 	c := newConversation(ctx, f, m)

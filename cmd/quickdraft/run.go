@@ -139,6 +139,9 @@ func (f *runFlags) run(ctx context.Context) error {
 		return err
 	}
 	defer m.Close()
+	if err := checkBiases(p.LogitBias, m.Model().Config().Vocab); err != nil {
+		return err
+	}
 	fmt.Fprintln(os.Stderr, m.banner())
 	var messages []text.Message
 	if f.system != "" {
@@ -269,15 +272,20 @@ func randomSeed() uint64 {
 
 // checkSamplers judges the order of --samplers.
 func checkSamplers(s string) error {
-	want := fmt.Errorf("want some of %s", strings.Join(sample.DefaultOrder(), ";"))
+	want := fmt.Errorf("want some of %s, each once", strings.Join(sample.DefaultOrder(), ";"))
 	p := sample.Default()
 	if p.Order = splitSamplers(s); len(p.Order) == 0 {
 		return want
 	}
-	if p.Validate(1) != nil {
-		return want
+	err := p.Validate(1)
+	var wrong *sample.ParamError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &wrong):
+		return fmt.Errorf("%v: %w", wrong.Value, want)
 	}
-	return nil
+	return want
 }
 
 // splitSamplers reads the order of --samplers; nil means the default.

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -73,6 +75,16 @@ func (b *biases) Set(s string) error {
 			*b.p = map[int32]float64{}
 		}
 		(*b.p)[int32(id)] = bias
+	}
+	return nil
+}
+
+// checkBiases judges the ids of --logit-bias by the model's vocabulary.
+func checkBiases(all map[int32]float64, vocab int) error {
+	for _, id := range slices.Sorted(maps.Keys(all)) {
+		if int(id) >= vocab {
+			return &usageError{fmt.Errorf("--logit-bias: token %d is not in the vocabulary, ids go from 0 to %d", id, vocab-1)}
+		}
 	}
 	return nil
 }

@@ -183,3 +183,13 @@ func TestOneSeedGivesOneAnswer(t *testing.T) {
 	require.NotEqual(t, want, ask("8"))
 	require.NotEqual(t, ask("-1"), ask("-1"), "without a seed each run has another one")
 }
+
+// TestSamplersAreNamedOnce says what is wrong with an order.
+func TestSamplersAreNamedOnce(t *testing.T) {
+	require.NoError(t, checkSamplers("top_k;temp"))
+	for order, text := range map[string]string{"top_k;top_k": `"top_k" twice: want`, "top_k;topk": `"topk" twice: want`, "top_k;x": `"x": want`, ";": "want"} {
+		err := checkSamplers(order)
+		require.ErrorContains(t, err, text+" some of penalties;", order)
+		require.ErrorContains(t, err, "each once", order)
+	}
+}

@@ -219,8 +219,12 @@ func (c *Controller) Passed(nTokens, nStreams, committed int, pass, draft, late 
 	if c.credit == 0 && expected == 0 {
 		c.credit = float64(startCredit * c.pass.At(1))
 	}
-	if measured {
-		pass = min(pass, float64(1.5*expected)) // what a neighbour on the machine did is not the guesses' fault
+	if expected > 0 { // what a neighbour on the machine did is not the guesses' fault
+		most := costClip // of a width that nothing is known of
+		if measured {
+			most = 1.5
+		}
+		pass = min(pass, float64(most*expected))
 	}
 	plain := c.pass.At(nStreams)
 	const keep = 1 - 1.0/rateWeight

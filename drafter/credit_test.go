@@ -38,8 +38,12 @@ func TestWhatTheCreditPays(t *testing.T) {
 	c.Passed(5, 1, 1, 100*cheap(5), 0, 0)
 	require.Greater(t, c.credit, before-cheap(5), "what a neighbour on the machine did is not the guesses' fault")
 	before = c.credit
-	c.Passed(200, 1, 1, 100*t1, 0, 0)
-	require.Less(t, c.credit, before-98*t1, "a width that nothing was known of costs what it took")
+	expected := c.pass.At(200)
+	c.Passed(200, 1, 1, 1.9*expected, 0, 0)
+	require.InDelta(t, before-1.9*expected+t1, c.credit, 2*t1, "a width that nothing was known of costs what it took")
+	c.credit = before
+	c.Passed(199, 1, 1, 50*expected, 0, 0)
+	require.Greater(t, c.credit, before-5*expected, "within bounds")
 	c.credit = before
 	for range 200 {
 		c.Passed(5, 1, 5, cheap(5), 0, 0)

@@ -40,7 +40,8 @@ type Stream struct {
 	Depth   int     // the answer: levels at most
 	Arm     int     // the answer: the way to draft, as Budget.Arm numbers it less 1; all parts are the last one
 
-	views []view // (arms)
+	views  []view // (arms)
+	judged bool   // it has had guesses
 
 	levels, best int     // while planning
 	reach        float64 // probability that all levels planned so far are accepted

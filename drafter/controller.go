@@ -180,6 +180,7 @@ func (c *Controller) JudgedOf(s *Stream, nodes, levels, accepted, allowed int) {
 	if levels < 1 {
 		return
 	}
+	s.judged = true
 	a := &c.arms[s.Arm]
 	a.nodes += float64(smooth * (float64(nodes)/float64(levels) - a.nodes))
 	if !a.alone() || len(s.Offers) == 0 {

@@ -81,6 +81,24 @@ func TestProbesPayForThePromptsTheyRead(t *testing.T) {
 	}
 }
 
+// TestEveryRequestHasGuesses has no credit left, as after a bad minute of the machine.
+func TestEveryRequestHasGuesses(t *testing.T) {
+	c := calibrated(cheap)
+	for range 5 {
+		s, rounds := NewStream(), 0
+		for range 20 {
+			s.Room, c.credit = 100, -1
+			c.Plan([]*Stream{s}, 0, 0)
+			if g := s.Guesses; g > 0 {
+				rounds++
+				require.LessOrEqual(t, g, 2)
+				c.Judged(s, g, g, 0)
+			}
+		}
+		require.Equal(t, 1, rounds)
+	}
+}
+
 func TestCalibrationRefillsNoCredit(t *testing.T) {
 	c := calibrated(cheap)
 	for range 40 {

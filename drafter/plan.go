@@ -27,7 +27,10 @@ func (c *Controller) Plan(streams []*Stream, plain, extra int) {
 	rate := without.tokens / without.seconds
 	c.rate, c.probing = rate, false
 	if c.credit <= 0 || c.sincePlain >= plainEvery {
-		c.sincePlain, c.pays = 0, false
+		due := c.sincePlain >= plainEvery
+		if c.sincePlain, c.pays = 0, false; !due {
+			c.introduce(streams, base)
+		}
 		return
 	}
 	worth := float64(rate * c.speedup())
@@ -41,6 +44,9 @@ func (c *Controller) Plan(streams []*Stream, plain, extra int) {
 	if !c.pays {
 		if c.idle++; c.idle >= c.interval {
 			c.probe(streams, base)
+		}
+		if !c.probing {
+			c.introduce(streams, base)
 		}
 		return
 	}
@@ -305,6 +311,31 @@ func (c *Controller) probe(streams []*Stream, base int) {
 	s.Guesses = min(max(1, c.nodesOf(s, n)), s.Room, c.nMax)
 	s.Depth, c.probing, c.idle = s.Guesses, true, 0
 	c.interval = min(2*c.interval, maxInterval)
+}
+
+// introduce gives a request that has had no guesses yet one or two, whatever the credit: the times of a busy machine are not to
+// keep guesses from a whole request. It happens once a request, and is not to cost all of them more than a third of a pass.
+func (c *Controller) introduce(streams []*Stream, base int) {
+	plain := c.pass.At(base)
+	for _, s := range streams {
+		for k := range c.arms {
+			a, most := &c.arms[k], min(2, s.Room, c.nMax)
+			switch {
+			case s.judged || !s.allows(k) || !a.instant && s.Lag > freeLag:
+				continue
+			case k < len(s.Offers) && s.Offers[k] != nil:
+				most = min(most, s.Offers[k].Len())
+			}
+			n := 0
+			for n < most && c.pass.At(base+n+1)-plain+c.armSeconds(a, n+1) <= plain/float64(3*base) {
+				n++
+			}
+			if n > 0 {
+				s.Arm, s.Guesses, s.Depth, c.probing = k, n, n, true
+				return
+			}
+		}
+	}
 }
 
 // nextArm gives s the next way to draft whose worth only a probe can tell; false when there is none.

@@ -116,6 +116,9 @@ func (e *Engine) finish(r *run, why Finish, err error) {
 	if r.seq != nil {
 		e.drop(r)
 	}
+	if r.released != nil && err == nil {
+		r.released()
+	}
 	e.end(r, why, err)
 }
 

@@ -68,6 +68,10 @@ type Request struct {
 	// it. They are those of the raw logits, or with Sampling.LogprobsAfter those that the token was drawn with.
 	Logprobs    bool
 	TopLogprobs int // 0 to MaxTopLogprobs; more than 0 needs Logprobs
+
+	// released, when not nil, is called in the loop once the answer has ended well, before any other request can take the blocks
+	// that it leaves to the prefix cache.
+	released func()
 }
 
 // MaxTopLogprobs is how many probable tokens a request may ask for.

@@ -22,7 +22,12 @@ func (e *Engine) SavePrefix(ctx context.Context, path string, prompt []int32) er
 		return errors.New("save: the prefix cache is off")
 	}
 	prompt = slices.Clone(prompt)
-	ticket, err := e.Submit(ctx, Request{Prompt: prompt, Sampling: sample.Greedy()})
+	saved := kvcache.Saved{Fingerprint: e.model.Fingerprint(), IDs: prompt}
+	ticket, err := e.Submit(ctx, Request{Prompt: prompt, Sampling: sample.Greedy(), released: func() {
+		saved.Seq = e.cache.NewSeq()
+		saved.Seq.Adopt(prompt)
+		e.hold()
+	}})
 	if err != nil {
 		return err
 	}
@@ -31,29 +36,21 @@ func (e *Engine) SavePrefix(ctx context.Context, path string, prompt []int32) er
 			return t.Err
 		}
 	}
-	saved := kvcache.Saved{Fingerprint: e.model.Fingerprint(), IDs: prompt}
 	var drafts []*kvcache.Image
 	err = e.do(func() (err error) {
-		seq := e.cache.NewSeq()
-		if n := seq.Adopt(prompt); n < len(prompt) {
-			seq.Free()
-			return fmt.Errorf("other requests took the KV blocks of %d of the %d tokens", len(prompt)-n, len(prompt))
+		if n := saved.Seq.Len(); n < len(prompt) {
+			return fmt.Errorf("the prefix cache has %d of the %d tokens", n, len(prompt))
 		}
-		if drafts, err = e.keepDrafts(prompt); err != nil {
-			seq.Free()
-			return err
-		}
-		saved.Seq = seq
-		e.hold()
-		return nil
+		drafts, err = e.keepDrafts(prompt)
+		return err
 	})
-	if err != nil {
-		return fmt.Errorf("%s: save: %w", path, err)
+	var image *kvcache.Image
+	if err == nil {
+		image, err = saved.Image()
 	}
-	image, err := saved.Image()
 	_ = e.letGo(saved.Seq.Free) // a closed engine has nothing to free
 	if err != nil {
-		return fmt.Errorf("%s: %w", path, err)
+		return fmt.Errorf("%s: save: %w", path, err)
 	}
 	return kvcache.Write(ctx, path, append([]*kvcache.Image{image}, drafts...)...)
 }

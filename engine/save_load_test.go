@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -152,5 +153,35 @@ func TestRequestsWaitForHeldBlocks(t *testing.T) {
 		}
 		require.ErrorIs(t, e.letGo(seq.Free), ErrClosed)
 		require.NoError(t, <-closed)
+	}
+}
+
+// TestASaveKeepsItsBlocks has requests that need the whole cache wait behind each of several saves: they get no block of a prompt
+// that is saved until the copy is made.
+func TestASaveKeepsItsBlocks(t *testing.T) {
+	const n = 10
+	for name, o := range map[string]Options{"paged": {Context: 256}, "contiguous": {Context: 256, Contiguous: true}} {
+		e := openTiny(t, o)
+		open := gate(t, e)
+		dir, saved := t.TempDir(), make(chan error, n)
+		path := func(i int) string { return filepath.Join(dir, fmt.Sprint(i)) }
+		var beside []*Ticket
+		for i := range n {
+			go func() { saved <- e.SavePrefix(t.Context(), path(i), request(i, 200, 0).Prompt) }()
+			until(t, "it is there", func() bool { e.mu.Lock(); defer e.mu.Unlock(); return e.order == uint64(2*i+1) })
+			beside = append(beside, submit(t, e, request(100+i, 240, 1)))
+		}
+		open()
+		for i := range n {
+			require.NoError(t, <-saved, name)
+			require.Len(t, whole(t, beside[i]), 2, name)
+		}
+		for i := range n {
+			ids, err := e.RestorePrefix(t.Context(), path(i))
+			require.NoError(t, err, name)
+			require.Equal(t, request(i, 200, 0).Prompt, ids, name)
+		}
+		require.NoError(t, e.Close())
+		require.Equal(t, e.idleBlocks, e.cache.FreeBlocks(), name)
 	}
 }

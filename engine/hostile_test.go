@@ -212,6 +212,9 @@ func TestPanickingDraftersAreOff(t *testing.T) {
 						require.Zero(t, stats[0].Failed)
 						return
 					}
+					if o.Spec.Fixed == 0 && notes == 0 {
+						return // on a busy machine the controller may decide on no guesses at all
+					}
 					require.Positive(t, notes)
 					if after == 0 && (call != "Observed" || kind == 0) {
 						for _, s := range stats {

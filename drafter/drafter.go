@@ -158,7 +158,7 @@ type Round struct {
 	Coupled bool            // the answer takes plain decoding's tokens: draw with the number that those are drawn with
 	Tree    *Tree           // the answer; empty when Propose is called, and left empty for no guess
 	Steps   int             // the answer: passes of a model that drafting took; 0 when Propose is called
-	Inner   Inner           // the answer, of a drafter that verifies a smaller one's guesses; zero when Propose is called
+	Inner   Inner           // the answer, of a drafter that verifies a smaller one's guesses; zero when Propose is called; see Union.Inner
 }
 
 // Inner counts the guesses of a smaller drafter within another, and those of them that the other took for its own.
@@ -177,7 +177,14 @@ func (r *Round) DraftSteps() int {
 	return r.Tree.Levels()
 }
 
-// maxSteps is what a round's steps count for at most.
+// InnerCounts returns what the drafter says of a smaller one's guesses, as far as it can be true: from 0 to maxSteps of them, and
+// no more taken than there were.
+func (r *Round) InnerCounts() Inner {
+	drafted := min(max(r.Inner.Drafted, 0), maxSteps)
+	return Inner{drafted, min(max(r.Inner.Accepted, 0), drafted)}
+}
+
+// maxSteps is what a round's steps, and the guesses of a smaller drafter, count for at most.
 const maxSteps = 1 << 12
 
 // Matcher restricts the tokens of an answer to those that some language allows, a grammar's for one. It is at one place of

@@ -36,6 +36,9 @@ func (d *Union) Parts() []Drafter { return d.drafters }
 // Costs returns what each drafter did in the last Propose; it is valid until the next.
 func (d *Union) Costs() []PartCost { return d.costs }
 
+// Inner returns what one of the drafters said in a session's last round of the guesses of a smaller one within it.
+func (d *Union) Inner(s Session, part int) Inner { return s.(*unionSession).parts[part].inner }
+
 // Name joins the names of the parts with +.
 func (d *Union) Name() string {
 	var names []string
@@ -122,6 +125,7 @@ func (d *Union) gather(rounds []Round, i int, asked bool) {
 	d.rounds, d.of = d.rounds[:0], d.of[:0]
 	for k, r := range rounds {
 		p := &r.Session.(*unionSession).parts[i]
+		p.inner = Inner{}
 		if asked && (p.previewed || r.Budget.Arm != 0 && r.Budget.Arm != i+1) {
 			if p.asked = r.Budget.Arm == 0 || r.Budget.Arm == i+1; !p.asked {
 				p.at = p.at[:0]
@@ -159,7 +163,7 @@ func (d *Union) Propose(rounds []Round) error {
 			}
 			r.Steps = min(max(r.Steps, 0), maxSteps)
 			of.Steps += r.Steps
-			of.Inner.Drafted, of.Inner.Accepted = of.Inner.Drafted+r.Inner.Drafted, of.Inner.Accepted+r.Inner.Accepted
+			of.Session.(*unionSession).parts[i].inner = r.InnerCounts()
 			c.Steps = max(c.Steps, r.DraftSteps())
 		}
 		if err != nil {
@@ -194,6 +198,7 @@ type unionPart struct {
 	session Session
 	tree    Tree
 	at      []int32 // (nodes) place in the merged tree, -1: left out
+	inner   Inner   // what it says of a smaller drafter within
 
 	previewed bool // tree is the answer to this round already
 	asked     bool // this round wants it

@@ -14,6 +14,7 @@ type fixed struct {
 	noSession
 	tree     Tree
 	err      error
+	inner    Inner
 	observed *[]int32
 	closed   bool
 }
@@ -30,7 +31,8 @@ func (d *fixed) session() Session {
 }
 
 func (d *fixed) Propose(rounds []Round) error {
-	for _, r := range rounds {
+	for k, r := range rounds {
+		rounds[k].Inner = d.inner
 		for i := range d.tree.IDs {
 			n := r.Tree.Add(d.tree.IDs[i], d.tree.Parents[i], d.tree.Q[i])
 			r.Tree.Guest[n] = d.tree.Guest[i]
@@ -139,7 +141,7 @@ func TestRegistry(t *testing.T) {
 func TestAUnionAsksWhomTheRoundWants(t *testing.T) {
 	suffix, err := NewSuffix(nil)
 	require.NoError(t, err)
-	slow := &fixed{tree: chainOf(77, 78)}
+	slow := &fixed{tree: chainOf(77, 78), inner: Inner{2, 3}}
 	d := NewUnion(suffix, slow)
 	s, err := d.NewSession()
 	require.NoError(t, err)
@@ -161,7 +163,11 @@ func TestAUnionAsksWhomTheRoundWants(t *testing.T) {
 			costs := d.Costs()
 			require.Equal(t, !preview && arm != 2, costs[0].Asked)
 			require.Equal(t, arm != 1, costs[1].Asked)
-			if arm != 1 {
+			require.Zero(t, d.Inner(s, 0))
+			if arm == 1 {
+				require.Zero(t, d.Inner(s, 1), "of this round")
+			} else {
+				require.Equal(t, Inner{2, 2}, d.Inner(s, 1), "no more taken than there were")
 				require.Equal(t, 2, costs[1].Steps, "levels, where no model takes steps")
 			}
 		}

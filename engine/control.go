@@ -20,6 +20,7 @@ type control struct {
 	name      string             // of the drafter of the options
 	names     []string           // of the parts
 	small     []string           // of the parts' small drafters
+	layered   []int              // (small) the part that each is in
 	share     float64            // what a step of drafting reads, of what a pass reads of weights
 	streams   []*drafter.Stream  // of the pass
 	committed int                // tokens that the pass emitted
@@ -51,10 +52,10 @@ func (k *control) use(d drafter.Drafter) {
 		return
 	}
 	k.name = d.Name()
-	for _, part := range k.parts() {
+	for i, part := range k.parts() {
 		k.names = append(k.names, part.Name())
 		if l, ok := part.(drafter.Layered); ok {
-			k.small = append(k.small, part.Name()+"/"+l.Small().Name())
+			k.small, k.layered = append(k.small, part.Name()+"/"+l.Small().Name()), append(k.layered, i)
 		}
 	}
 }
@@ -375,10 +376,7 @@ func (e *Engine) drafted(decoding []*run, took time.Duration) {
 			if steps > 0 {
 				s.Asks, s.Steps = s.Asks+1, s.Steps+steps
 			}
-			if n := len(k.names); n < len(s.Parts) {
-				s.Parts[n].Drafted += e.rounds[i].Inner.Drafted
-				s.Parts[n].Accepted += e.rounds[i].Inner.Accepted
-			}
+			k.countInner(s, r, &e.rounds[i])
 		}
 		if i++; steps > 0 || k.c.Models(r.spec.stream) {
 			lag = max(lag, len(r.ids)-r.spec.asked)
@@ -386,7 +384,7 @@ func (e *Engine) drafted(decoding []*run, took time.Duration) {
 			r.spec.asked = len(r.ids)
 		}
 	}
-	e.draftCounts = counts
+	e.raiseCounts(counts)
 	e.mu.Unlock()
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -130,3 +130,11 @@ func (e *Engine) target(guess, harmless int32) int32 {
 	}
 	return guess
 }
+
+// raiseCounts takes over what the drafter counts where that is more than it was: nothing was undone since, and servers publish
+// these as counters, which never fall. e.mu is held.
+func (e *Engine) raiseCounts(n drafter.Counts) {
+	c := &e.draftCounts
+	c.ContextFull, c.NoBlocks, c.Unknown = max(c.ContextFull, n.ContextFull), max(c.NoBlocks, n.NoBlocks), max(c.Unknown, n.Unknown)
+	c.NaN, c.Fed = max(c.NaN, n.NaN), max(c.Fed, n.Fed)
+}

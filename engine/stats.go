@@ -3,6 +3,7 @@ package engine
 import (
 	"time"
 
+	"quickdraft/drafter"
 	"quickdraft/tensor"
 )
 
@@ -38,4 +39,16 @@ func longer(counts []int, n int) []int {
 // makeRoom lets guesses of all depths be counted without allocating.
 func (s *SpecStats) makeRoom(depth int) {
 	s.PerDepth, s.Offered, s.Widths = make([]int, 0, depth), make([]int, 0, depth), make([]int, 0, depth)
+}
+
+// countInner counts the guesses that small drafters made within the parts for a round of r.
+func (k *control) countInner(s *SpecStats, r *run, round *drafter.Round) {
+	for i, part := range k.layered {
+		inner := round.InnerCounts()
+		if k.union != nil {
+			inner = k.union.Inner(r.spec.session, part)
+		}
+		p := &s.Parts[len(k.names)+i]
+		p.Drafted, p.Accepted = p.Drafted+inner.Drafted, p.Accepted+inner.Accepted
+	}
 }

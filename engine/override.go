@@ -16,8 +16,6 @@ const (
 	methodNone = "none" // no guesses
 )
 
-var specFieldNames = []string{"method", "n_max", "n_min", "p_min"}
-
 // specFields are what a request may say about guesses.
 type specFields struct {
 	Method *string  `json:"method"`
@@ -28,36 +26,22 @@ type specFields struct {
 
 // Speculative takes over what a request's JSON says about guesses, in either of two spellings: an object of its own,
 // {"speculative": {"method": "suffix", "n_max": 4, "n_min": 1, "p_min": 0.5}}, or llama.cpp's flat fields, {"speculative.n_max": 4}
-// and likewise for the others. n_max 0 and method "none" mean no guesses; what is absent stays as it is. The error names the
-// field and what would be right; whether the engine has the method is for Submit to say.
+// and likewise for the others. n_max 0 and method "none" mean no guesses; what is absent stays as it is, and fields of other names
+// are ignored. The error names the field and what would be right; whether the engine has the method is for Submit to say.
 func (r *Request) Speculative(body []byte) error {
 	var all map[string]json.RawMessage
 	if err := json.Unmarshal(body, &all); err != nil {
 		return fmt.Errorf("speculative: the request is no JSON object: %w", err)
 	}
-	if raw, ok := all["speculative"]; ok && string(raw) != "null" {
-		var inner map[string]json.RawMessage
-		if err := json.Unmarshal(raw, &inner); err != nil {
-			return fmt.Errorf(`speculative: %.60s, want an object like {"method": "suffix", "n_max": 4}`, raw)
-		}
-		for name, value := range inner {
-			flat := "speculative." + name
-			if other, twice := all[flat]; twice && string(other) != string(value) {
-				return fmt.Errorf("%s: given twice, as %.60s and as %.60s", flat, value, other)
-			}
-			all[flat] = value
-		}
+	var own map[string]json.RawMessage
+	if raw, ok := all["speculative"]; ok && json.Unmarshal(raw, &own) != nil {
+		return fmt.Errorf(`speculative: %.60s, want an object like {"method": "suffix", "n_max": 4}`, raw)
 	}
-	return r.takeFields(all)
+	return r.takeFields(own, all)
 }
 
-// takeFields reads the flat fields.
-func (r *Request) takeFields(all map[string]json.RawMessage) error {
-	for name := range all {
-		if field, ok := strings.CutPrefix(name, "speculative."); ok && !slices.Contains(specFieldNames, field) {
-			return fmt.Errorf("%.60s: no such field, want one of speculative.%s", name, strings.Join(specFieldNames, ", speculative."))
-		}
-	}
+// takeFields reads the fields of the object and the flat ones.
+func (r *Request) takeFields(own, flat map[string]json.RawMessage) error {
 	var f specFields
 	for _, field := range []struct {
 		name, want string
@@ -65,8 +49,14 @@ func (r *Request) takeFields(all map[string]json.RawMessage) error {
 	}{
 		{"method", "a string", &f.Method}, {"n_max", "a whole number", &f.NMax}, {"n_min", "a whole number", &f.NMin}, {"p_min", "a number", &f.PMin},
 	} {
-		raw, ok := all["speculative."+field.name]
-		if !ok {
+		raw, inObject := own[field.name]
+		other, isFlat := flat["speculative."+field.name]
+		switch {
+		case inObject && isFlat && string(raw) != string(other):
+			return fmt.Errorf("speculative.%s: given twice, as %.60s and as %.60s", field.name, raw, other)
+		case isFlat:
+			raw = other
+		case !inObject:
 			continue
 		}
 		if err := json.Unmarshal(raw, field.to); err != nil {

@@ -29,14 +29,17 @@ func TestBothSpellingsOfAnOverride(t *testing.T) {
 		{`{"speculative": {"method": "none"}}`, Request{NoSpec: true}},
 		{`{"speculative": {"method": "auto"}}`, Request{}},
 		{`{"speculative.n_max": 0}`, Request{NoSpec: true}},
+		{`{"speculative": {"unknown": [1], "n_max": 2}, "speculative.nmax": 4, "speculative.unknown": "x"}`, Request{SpecMax: 2}},
+		{`{"speculative": {"unknown": {}}}`, Request{}},
 	} {
 		var r Request
 		require.NoError(t, r.Speculative([]byte(c.body)), c.body)
 		require.Equal(t, c.want, r, c.body)
 	}
 	for body, want := range map[string]string{
-		`{"speculative": {"unknown": [1]}}`:                     `speculative.unknown: no such field, want one of speculative.method, speculative.n_max, speculative.n_min, speculative.p_min`,
-		`{"speculative.nmax": 4}`:                               `speculative.nmax: no such field`,
+		`{"speculative": {"unknown": 1, "n_max": true}}`:              `speculative.n_max: true, want a whole number`,
+		`{"speculative": [{"n_max": 4}]}`:                             `speculative: [{"n_max": 4}], want an object`,
+		`{"speculative": {"method": "x"}, "speculative.method": "y"}`: `speculative.method: given twice, as "x" and as "y"`,
 		`[1]`:                                                   "speculative: the request is no JSON object",
 		`{"speculative": 4}`:                                    `speculative: 4, want an object`,
 		`{"speculative": {"n_max": "4"}}`:                       `speculative.n_max: "4", want a whole number`,

@@ -59,10 +59,11 @@ var specAliases = map[string]string{
 	"draft-min": "spec-draft-n-min", "draft-n-min": "spec-draft-n-min", "draft-p-min": "spec-draft-p-min", "draft-model": "model-draft", "drafter": "spec-type",
 }
 
-// add registers the options; method is what happens when none is given.
+// add registers the options; method is what happens when none is given. As many have several names, two values for one of them
+// are easily given: that is refused.
 func (s *specFlags) add(cmd *cobra.Command, method string) {
-	fl := cmd.Flags()
-	s.flags = fl
+	s.flags = cmd.Flags()
+	fl := pflag.NewFlagSet("speculation", pflag.ContinueOnError)
 	wordsVar(fl, &s.draft, "model-draft", "", "", some("the name or the file of a model"), "draft model that guesses ahead (also -md), named as for -m")
 	wordsVar(fl, &s.method, "spec-type", "", method, checkMethod, "how to guess ahead: "+specAuto+" (the draft model if one is given, else suffix), "+specNone+", "+strings.Join(drafter.Names(), ", ")+", or several joined by + or commas")
 	intVar(fl, &s.nMax, "spec-draft-n-max", "", 16, 0, maxGuesses, "guesses a round at most (also --draft, --draft-max, --spec-length)")
@@ -77,8 +78,14 @@ func (s *specFlags) add(cmd *cobra.Command, method string) {
 	wordsVar(fl, &s.corpus, "spec-corpus", "", "", some("a text file"), "text file that suffix takes guesses from beside the conversation itself")
 	wordsVar(fl, &s.skip, "spec-skip", "", "", checkSkip, `layers that layerskip leaves out, like "8-15,20"`)
 	wordsVar(fl, &s.bigger, "model-draft-bigger", "", "", some("the name or the file of a model"), "model between draft and target for hierarchical")
-	normal := fl.GetNormalizeFunc()
-	fl.SetNormalizeFunc(func(f *pflag.FlagSet, name string) pflag.NormalizedName {
+	fl.VisitAll(func(f *pflag.Flag) {
+		if f.Value.Type() != "bool" {
+			f.Value = &once{Value: f.Value}
+		}
+		s.flags.AddFlag(f)
+	})
+	normal := s.flags.GetNormalizeFunc()
+	s.flags.SetNormalizeFunc(func(f *pflag.FlagSet, name string) pflag.NormalizedName {
 		if to, ok := specAliases[name]; ok {
 			name = to
 		}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -48,6 +49,44 @@ func TestOneOptionHasManyNames(t *testing.T) {
 	s, err := parse(t, "--spec-draft-p-min", "0.5", "--spec-fixed", "3", "--lenience", "0.9", "--spec-type", "ngram+layerskip")
 	require.NoError(t, err)
 	require.Equal(t, []any{0.5, 3, 0.9, "ngram+layerskip"}, []any{s.pMin, s.fixed, s.lenience, s.method})
+}
+
+// TestOneOptionHasOneValue gives options twice, by each of their names: the same value is fine, another one is the caller's error.
+func TestOneOptionHasOneValue(t *testing.T) {
+	names := map[string][]string{
+		"--model-draft": {"-md", "--model-draft", "--draft-model"}, "--spec-draft-n-max": {"--draft", "--draft-max", "--draft-n", "--spec-length", "--spec-draft-n-max"},
+		"--spec-draft-n-min": {"--draft-min", "--draft-n-min", "--spec-draft-n-min"}, "--spec-draft-p-min": {"--draft-p-min", "--spec-draft-p-min"},
+		"--spec-type": {"--drafter", "--spec-type"}, "--spec-fixed": {"--spec-fixed"}, "--lenience": {"--lenience"}, "--spec-corpus": {"--spec-corpus"},
+		"--spec-draft-vocab": {"--spec-draft-vocab"}, "--spec-draft-branch": {"--spec-draft-branch"}, "--spec-skip": {"--spec-skip"},
+		"--model-draft-bigger": {"--model-draft-bigger"},
+	}
+	values := map[string][2]string{
+		"--model-draft": {"a.gguf", "b.gguf"}, "--spec-type": {"ngram", "suffix"}, "--spec-corpus": {"a", "b"}, "--model-draft-bigger": {"a", "b"},
+		"--spec-draft-p-min": {"0.5", "0.25"}, "--lenience": {"0.5", "1"},
+	}
+	for option, all := range names {
+		first, second := "3", "2"
+		if v, ok := values[option]; ok {
+			first, second = v[0], v[1]
+		}
+		for _, a := range all {
+			for _, b := range all {
+				_, err := parse(t, a, first, b+"="+second, "--nonsense")
+				require.Equal(t, 2, exitCode(err), "%s %s", a, b)
+				require.EqualError(t, err, fmt.Sprintf("%s %q: given before as %q, want one value", option, second, first), "%s %s", a, b)
+				_, err = parse(t, a, first, b, first, "--nonsense")
+				require.ErrorContains(t, err, "unknown flag: --nonsense", "%s %s", a, b)
+			}
+		}
+	}
+	s, err := parse(t, "--draft", "04", "--spec-length", "4", "-md", "d", "-md=d")
+	require.NoError(t, err)
+	require.Equal(t, []any{4, "d"}, []any{s.nMax, s.draft})
+	_, err = parse(t, "--draft", "16", "--draft", "4")
+	require.ErrorContains(t, err, `--spec-draft-n-max "4": given before as "16"`, "the default counts when it is given")
+	err = execute("run", "-m", "MODEL", "-p", "a", "-md", "one.gguf", "--draft-model", "two.gguf")
+	require.Equal(t, 2, exitCode(err))
+	require.EqualError(t, err, `--model-draft "two.gguf": given before as "one.gguf", want one value`)
 }
 
 func TestWithoutOptionsTheConversationItselfIsGuessedFrom(t *testing.T) {

@@ -167,6 +167,25 @@ func some(what string) func(string) error {
 // anything accepts every text.
 func anything(string) error { return nil }
 
+// once is an option that takes one value: another one after it is wrong, the same is not.
+type once struct {
+	pflag.Value
+	given bool
+}
+
+// Set sets the option.
+func (v *once) Set(s string) error {
+	before := v.String()
+	if err := v.Value.Set(s); err != nil {
+		return err
+	}
+	if v.given && v.String() != before {
+		return fmt.Errorf("given before as %q, want one value", before)
+	}
+	v.given = true
+	return nil
+}
+
 // span is an option with a length of time for a value.
 type span struct{ p *time.Duration }
 

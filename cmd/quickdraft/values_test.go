@@ -30,7 +30,11 @@ var (
 func wrongValues(t *testing.T, f *pflag.Flag) []string {
 	texts := []string{"", "x", "NaN", "Inf", "1;2", "0x10", "1_000", "--"}
 	huge := []string{"99999999999999999999", "-99999999999999999999", "-9223372036854775808", "1.5", "1e3"}
-	switch v := f.Value.(type) {
+	value := f.Value
+	if v, ok := value.(*once); ok {
+		value = v.Value
+	}
+	switch v := value.(type) {
 	case *whole[int]:
 		return append(append(texts, huge...), fmt.Sprint(v.least-1), fmt.Sprint(v.most+1), "9223372036854775807")
 	case *whole[int64]:
@@ -105,6 +109,9 @@ func TestRightValues(t *testing.T) {
 	eachCommand(root(), nil, func(cmd *cobra.Command, words []string) {
 		cmd.Flags().VisitAll(func(f *pflag.Flag) {
 			right := []string{}
+			if v, ok := f.Value.(*once); ok {
+				f.Value = v.Value // one after the other
+			}
 			switch v := f.Value.(type) {
 			case *whole[int]:
 				right = append(right, fmt.Sprint(v.least), fmt.Sprint(v.most))

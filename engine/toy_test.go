@@ -16,6 +16,7 @@ import (
 	"quickdraft/drafter"
 	"quickdraft/model"
 	"quickdraft/sample"
+	"quickdraft/sample/sampletest"
 )
 
 const toyVocab = 64
@@ -75,27 +76,11 @@ func (m *onlySome) Fork() drafter.Matcher { return &onlySome{n: m.n} }
 
 var toyPrompt = []int32{1, 8, 8, 30, 2}
 
-// toyOptions are the steps of the pipeline, one after the other and together.
-var toyOptions = map[string]func(*sample.Params){
-	"temperature 1":   func(*sample.Params) {},
-	"temperature 0.7": func(p *sample.Params) { p.Temperature = 0.7 },
-	"top-k":           func(p *sample.Params) { p.TopK = 7 },
-	"top-p":           func(p *sample.Params) { p.TopP = 0.8 },
-	"min-p":           func(p *sample.Params) { p.MinP = 0.1 },
-	"penalties":       func(p *sample.Params) { p.RepeatPenalty, p.PresencePenalty, p.FrequencyPenalty = 1.5, 0.7, 0.4 },
-	"bias":            func(p *sample.Params) { p.LogitBias = map[int32]float64{3: -100, 11: 2, 20: 1} },
-	"mask":            func(p *sample.Params) { p.Temperature = 1.2 },
-	"all": func(p *sample.Params) {
-		p.Temperature, p.TopK, p.TopP, p.MinP, p.RepeatPenalty = 1.3, 30, 0.95, 0.01, 1.2
-		p.LogitBias = map[int32]float64{3: -100, 11: 2}
-	},
-}
-
 // TestTheToysDistribution draws answers from an engine that guesses, 200,000 for each set of options where time allows, and
 // compares the first three positions with what the target's logits give exactly. Its drafters propose chains, trees, points and
 // distributions, with a draft that knows half of the vocabulary. Every drafter has guesses accepted and rejected.
 func TestTheToysDistribution(t *testing.T) {
-	for name, set := range toyOptions {
+	for name, set := range sampletest.Options {
 		drafters := []string{"draft"}
 		if name == "all" {
 			drafters = append(drafter.Names(), "draft+suffix+random", "draft+layerskip", "draft+hierarchical")
@@ -107,7 +92,7 @@ func TestTheToysDistribution(t *testing.T) {
 			}
 			t.Run(name+"/"+d, func(t *testing.T) {
 				t.Parallel()
-				checkToy(t, d, set, name == "mask", n)
+				checkToy(t, d, set, name == sampletest.Mask, n)
 			})
 		}
 	}
@@ -213,14 +198,14 @@ func requireShares(t *testing.T, s SpecStats, nDraws int) {
 // the sum of min(p, q) over the vocabulary, after each first token. Answers of three tokens have one guess each: the first comes
 // with the prompt, the last after the guess.
 func TestTheToysAcceptance(t *testing.T) {
-	for name, set := range toyOptions {
+	for name, set := range sampletest.Options {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			const nDraws = 4000
 			e := openToy(t, "draft", Options{Context: 32, KVTokens: 4096, MaxRunning: 64, Threads: 1, NoPrefix: true, Spec: SpecOptions{Fixed: 4}})
 			base := Request{Prompt: toyPrompt, MaxTokens: 3, IgnoreEOS: true, Sampling: sample.Default()}
 			set(&base.Sampling)
-			masked := name == "mask"
+			masked := name == sampletest.Mask
 			draft, err := model.Load(writeToy(t, toyNoise), model.Options{Pool: e.model.Pool()})
 			require.NoError(t, err)
 			defer draft.Close()

@@ -10,6 +10,7 @@ import (
 
 	"quickdraft/drafter"
 	"quickdraft/sample"
+	"quickdraft/sample/sampletest"
 )
 
 const toyVocab = 64
@@ -180,20 +181,7 @@ func walk(p func([]int32) *sample.Dist, d *sample.Dist, t *drafter.Tree, history
 }
 
 func TestSampledKeepsTheTargetsDistribution(t *testing.T) {
-	options := map[string]func(*sample.Params){
-		"temperature 1":   func(*sample.Params) {},
-		"temperature 0.7": func(p *sample.Params) { p.Temperature = 0.7 },
-		"top-k":           func(p *sample.Params) { p.TopK = 7 },
-		"top-p":           func(p *sample.Params) { p.TopP = 0.8 },
-		"min-p":           func(p *sample.Params) { p.MinP = 0.1 },
-		"penalties":       func(p *sample.Params) { p.RepeatPenalty, p.PresencePenalty, p.FrequencyPenalty = 1.5, 0.7, 0.4 },
-		"bias":            func(p *sample.Params) { p.LogitBias = map[int32]float64{3: -100, 11: 2, 20: 1} },
-		"all": func(p *sample.Params) {
-			p.Temperature, p.TopK, p.TopP, p.MinP, p.RepeatPenalty = 1.3, 30, 0.95, 0.01, 1.2
-			p.LogitBias = map[int32]float64{3: -100, 11: 2}
-		},
-	}
-	for name, set := range options {
+	for name, set := range sampletest.Options {
 		for form := range shapes {
 			if form != "chain" && name != "temperature 1" && name != "all" {
 				continue // the options act before the rule, the shapes inside it
@@ -202,14 +190,14 @@ func TestSampledKeepsTheTargetsDistribution(t *testing.T) {
 				t.Parallel()
 				p := sample.Default()
 				set(&p)
-				checkDistribution(t, p, nil, form)
+				var mask []uint64
+				if name == sampletest.Mask {
+					mask = []uint64{0x0f0f_00ff_1234_5678}
+				}
+				checkDistribution(t, p, mask, form)
 			})
 		}
 	}
-	t.Run("mask", func(t *testing.T) {
-		t.Parallel()
-		checkDistribution(t, sample.Default(), []uint64{0x0f0f_00ff_1234_5678}, "chain")
-	})
 }
 
 // checkDistribution draws 200,000 pairs of tokens and compares both positions with what the target gives without guesses.

@@ -25,6 +25,7 @@ type BeamRound struct {
 	Budget  Budget          // of all trees together; MinP counts against the best continuation of a level
 	Sampler *sample.Sampler // the request's pipeline, at temperature 0
 	Seed    uint64          // the request's seed
+	Behind  int             // the answer, as Round's
 }
 
 // BeamSession is a drafter's memory of one beam search.

@@ -109,7 +109,7 @@ func (s *modelBeams) sequence(ids []int32) []int32 {
 func (s *modelBeams) Propose(r *BeamRound) error {
 	s.round, s.nodes, s.live = r, 0, s.live[:0]
 	err := s.start()
-	for depth := 0; err == nil && depth < r.Budget.Depth && s.nodes+r.Width <= r.Budget.Nodes; depth++ {
+	for depth := 0; err == nil && r.Behind == 0 && depth < r.Budget.Depth && s.nodes+r.Width <= r.Budget.Nodes; depth++ {
 		if err = s.expand(); err != nil || len(s.next) == 0 {
 			break
 		}
@@ -125,7 +125,7 @@ func (s *modelBeams) Propose(r *BeamRound) error {
 	return nil
 }
 
-// start gives every stem a lane that holds all of it but the last token.
+// start gives every stem a lane that holds all of it but the last token, or reads on where that is more than a round may feed.
 func (s *modelBeams) start() error {
 	stems := s.round.Stems
 	wants := make([][]int32, len(stems))
@@ -134,7 +134,7 @@ func (s *modelBeams) start() error {
 	}
 	before := s.kept
 	if s.cache != nil {
-		if err := s.catchUp(wants); err != nil {
+		if err := s.catchUp(wants); err != nil || s.round.Behind > 0 {
 			return err
 		}
 		before = s.kept
@@ -156,7 +156,10 @@ func (s *modelBeams) start() error {
 		s.live, s.kept = append(s.live, b), append(s.kept, l)
 	}
 	s.free(before)
-	return nil
+	for _, l := range s.kept {
+		s.r.behind(l, &s.round.Budget, &s.round.Behind)
+	}
+	return s.r.readLate()
 }
 
 // catchUp feeds what all stems have in common once, before it is forked, when no lane has nearly all of it yet.
@@ -174,8 +177,13 @@ func (s *modelBeams) catchUp(wants [][]int32) error {
 	default:
 		trunk = fork(trunk)
 	}
-	s.kept = append(s.kept, trunk)
 	trunk.sync(shared)
+	if s.r.behind(trunk, &s.round.Budget, &s.round.Behind) {
+		s.free(s.kept)
+		s.kept = append(s.kept[:0], trunk)
+		return s.r.readLate()
+	}
+	s.kept = append(s.kept, trunk)
 	_, err := s.r.step([]*lane{trunk})
 	return err
 }

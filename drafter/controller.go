@@ -130,6 +130,18 @@ func (c *Controller) Limits(s *Stream, b *Budget) {
 // Drafted is DraftedBy of the only drafter.
 func (c *Controller) Drafted(steps, lag int, seconds float64) { c.DraftedBy(0, steps, lag, seconds) }
 
+// ReadBy reports a call of drafter i in which its sessions only read some of the tokens that they have to catch up with: it was
+// not asked for guesses yet.
+func (c *Controller) ReadBy(i, tokens int, seconds float64) {
+	if tokens > 0 {
+		p := &c.parts[i]
+		p.lag = blend(p.lag, seconds/float64(tokens))
+	}
+}
+
+// ReadSeconds is what a token costs that the models of the way to draft that s has have to catch up with; 0: not known.
+func (c *Controller) ReadSeconds(s *Stream) float64 { return c.lagOf(s) }
+
 // DraftedBy reports one call of drafter i: the steps that it took (levels of the deepest tree where it takes none; 0: it
 // proposed nothing), and the tokens that its sessions had to catch up with.
 func (c *Controller) DraftedBy(i, steps, lag int, seconds float64) {
@@ -233,7 +245,7 @@ func (c *Controller) Passed(nTokens, nStreams, committed int, pass, draft, late 
 	c.spent = float64(keep*c.spent) + pass + draft - late
 	if nTokens == nStreams {
 		c.sincePlain = 0
-		c.earn(float64(earning*plain) - draft)
+		c.earn(float64(earning*plain) - (draft - late))
 		return
 	}
 	c.sincePlain++

@@ -130,9 +130,12 @@ type Budget struct {
 	MinReach float64
 	// MinNode is how likely a node has to be accepted to be worth verifying beside better ones; 0 where nothing is known.
 	MinNode float64
-	Arm     int      // for a union: 0 asks all of its drafters, i+1 drafter i alone
-	Branch  int      // guesses for one position at most, from drafters that know several; 0 and 1: chains
-	Trust   *Beliefs // what the drafter's beliefs are worth; nil: what they say
+	// Feed is how many tokens of the sequence each model may read in this round besides its own guesses: answers of other
+	// requests wait meanwhile. One that has more of them to read makes no guesses and says how many are left; 0: no bound.
+	Feed   int
+	Arm    int      // for a union: 0 asks all of its drafters, i+1 drafter i alone
+	Branch int      // guesses for one position at most, from drafters that know several; 0 and 1: chains
+	Trust  *Beliefs // what the drafter's beliefs are worth; nil: what they say
 }
 
 // trust is how likely a guess is accepted of which the drafter believes p.
@@ -159,6 +162,7 @@ type Round struct {
 	Tree    *Tree           // the answer; empty when Propose is called, and left empty for no guess
 	Steps   int             // the answer: passes of a model that drafting took; 0 when Propose is called
 	Inner   Inner           // the answer, of a drafter that verifies a smaller one's guesses; zero when Propose is called; see Union.Inner
+	Behind  int             // the answer: tokens that a model is yet to read before it guesses, see Budget.Feed; 0 when Propose is called
 }
 
 // Inner counts the guesses of a smaller drafter within another, and those of them that the other took for its own.

@@ -281,9 +281,12 @@ func (d *Model) Propose(rounds []Round) error {
 		s.growth.begin()
 		s.grows = d.o.Translation == nil && plain(s.round)
 		s.sync(s.sequence())
-		if !s.full() {
+		if !s.full() && !d.behind(&s.lane, &s.round.Budget, &s.round.Behind) {
 			d.live = append(d.live, s)
 		}
+	}
+	if err := d.readLate(); err != nil {
+		return fmt.Errorf("draft: %w", err)
 	}
 	for len(d.live) > 0 {
 		d.lanes = d.lanes[:0]

@@ -2,6 +2,7 @@ package drafter
 
 import (
 	"fmt"
+	"slices"
 
 	"quickdraft/kvcache"
 )
@@ -19,7 +20,8 @@ type Hierarchical struct {
 	cache  *kvcache.Cache
 	live   []*hierarchicalSession
 	lanes  []*lane
-	rounds []Round // of the small drafter
+	rounds []Round                // of the small drafter
+	asked  []*hierarchicalSession // of rounds
 	rows
 }
 
@@ -112,12 +114,21 @@ func (d *Hierarchical) Propose(rounds []Round) error {
 	for i := range rounds {
 		s := rounds[i].Session.(*hierarchicalSession)
 		s.begin(&rounds[i])
-		if !s.full() {
+		s.sync(s.hist)
+		d.behind(&s.lane, &s.round.Budget, &s.round.Behind)
+		if !s.full() && !s.stopped {
 			d.live = append(d.live, s)
 		}
 	}
-	for len(d.live) > 0 {
+	if err := d.readLate(); err != nil {
+		return fmt.Errorf("hierarchical: %w", err)
+	}
+	for {
 		d.guessSmall()
+		d.live = slices.DeleteFunc(d.live, func(s *hierarchicalSession) bool { return s.round.Behind > 0 }) // both read first
+		if len(d.live) == 0 {
+			return nil
+		}
 		d.lanes = d.lanes[:0]
 		for _, s := range d.live {
 			s.sync(s.hist)
@@ -139,25 +150,27 @@ func (d *Hierarchical) Propose(rounds []Round) error {
 		}
 		d.live = on
 	}
-	return nil
 }
 
 // guessSmall asks the small drafter what the bigger model will choose; without an answer the bigger model goes on alone.
 func (d *Hierarchical) guessSmall() {
-	d.rounds = d.rounds[:0]
+	d.rounds, d.asked = d.rounds[:0], d.asked[:0]
 	for _, s := range d.live {
 		r := *s.round
 		n := min(innerGuesses, min(r.Budget.Nodes, r.Budget.Depth)-r.Tree.Len()-1)
 		s.tree.Reset()
 		s.guesses = s.guesses[:0]
 		r.Session, r.IDs, r.Seq, r.Tree = s.small, s.hist, nil, &s.tree
-		r.Budget = Budget{Nodes: n, Depth: n}
+		r.Budget, r.Behind = Budget{Nodes: n, Depth: n, Feed: r.Budget.Feed}, 0
 		if n > 0 {
-			d.rounds = append(d.rounds, r)
+			d.rounds, d.asked = append(d.rounds, r), append(d.asked, s)
 		}
 	}
 	if len(d.rounds) == 0 || d.small.Propose(d.rounds) != nil {
 		return
+	}
+	for i, s := range d.asked {
+		s.round.Behind = max(s.round.Behind, d.rounds[i].Behind)
 	}
 	for _, s := range d.live {
 		parent := int32(-1)

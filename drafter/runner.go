@@ -38,6 +38,7 @@ type runner struct {
 
 	batch model.Batch
 	in    []*lane // of the batch
+	late  []*lane // of the round, which are read for and make no guesses
 }
 
 // lane is one request's place in a model.
@@ -81,8 +82,30 @@ func (l *lane) sync(want []int32) {
 	l.nLogits, l.parents, l.stopped = 1, nil, len(want) == 0
 }
 
+// behind reports whether a lane has more to read than its round may feed. Such a lane is left with what it may, for readLate.
+func (r *runner) behind(l *lane, b *Budget, tokens *int) bool {
+	left := len(l.feed) - b.Feed
+	if b.Feed < 1 || left <= 0 {
+		return false
+	}
+	if r.check(l); l.stopped { // room is made for all of it, lest two lanes take it from each other and wait for ever
+		return false
+	}
+	*tokens = max(*tokens, left)
+	l.feed, l.nLogits = l.feed[:b.Feed], 0
+	r.late = append(r.late, l)
+	return true
+}
+
+// readLate feeds the lanes that are behind.
+func (r *runner) readLate() error {
+	_, err := r.step(r.late)
+	r.late = r.late[:0]
+	return err
+}
+
 // step feeds every lane's queue and returns logits; each lane's rows start at lane.row. Lanes that cannot go on are
-// stopped. Long queues take several passes.
+// stopped. Queues that do not fit a pass take several: see Budget.Feed.
 func (r *runner) step(lanes []*lane) (tensor.F32, error) {
 	for _, l := range lanes {
 		r.check(l)

@@ -23,6 +23,7 @@ type PartCost struct {
 	Asked   bool
 	Steps   int     // passes of its model, or levels where it has none; 0: it proposed nothing
 	Seconds float64 // that it took
+	Behind  bool    // it had more to read for some round than that may feed
 }
 
 // NewUnion makes the drafter; Close closes the parts.
@@ -134,7 +135,7 @@ func (d *Union) gather(rounds []Round, i int, asked bool) {
 		}
 		p.tree.Reset()
 		p.asked = true
-		r.Session, r.Tree, r.Steps, r.Inner, r.Part = p.session, &p.tree, 0, Inner{}, i
+		r.Session, r.Tree, r.Steps, r.Inner, r.Behind, r.Part = p.session, &p.tree, 0, Inner{}, 0, i
 		d.rounds, d.of = append(d.rounds, r), append(d.of, k)
 	}
 }
@@ -164,6 +165,9 @@ func (d *Union) Propose(rounds []Round) error {
 			r.Steps = min(max(r.Steps, 0), maxSteps)
 			of.Steps += r.Steps
 			of.Session.(*unionSession).parts[i].inner = r.InnerCounts()
+			if of.Behind = max(of.Behind, r.Behind); r.Behind > 0 {
+				c.Behind = true
+			}
 			c.Steps = max(c.Steps, r.DraftSteps())
 		}
 		if err != nil {

@@ -56,8 +56,10 @@ func (s *search) planLevels() int {
 		s.stream = drafter.NewStream()
 	}
 	s.planned = true
-	s.stream.Room, s.stream.Lag = max(0, room), len(s.live[0].ids)-s.asked
-	s.e.beamController(s.o.Beams).Plan([]*drafter.Stream{s.stream}, 0, 0)
+	s.stream.Room, s.stream.Lag = max(0, room), len(s.live[0].ids)-s.read.asked
+	if !s.read.on {
+		s.e.beamController(s.o.Beams).Plan([]*drafter.Stream{s.stream}, 0, 0)
+	}
 	return min(s.stream.Guesses, s.stream.Room)
 }
 
@@ -70,10 +72,14 @@ func (s *search) judged(over bool) {
 	}
 	c := s.e.beamController(s.o.Beams)
 	if s.drafted > 0 {
-		if s.stream.Lag > len(s.r.Prompt) { // the first time: what is beyond a level's usual time went into the prompt
+		if s.unread { // what is beyond a level's usual time went into the prompt
 			s.late = max(0, s.drafted-time.Duration(c.DraftSeconds(s.levels)*float64(time.Second)))
 		}
-		c.Drafted(s.levels, s.stream.Lag, s.drafted.Seconds())
+		if s.levels == 0 && s.read.on {
+			c.ReadBy(0, s.nRead, s.drafted.Seconds())
+		} else {
+			c.Drafted(s.levels, s.nRead, s.drafted.Seconds())
+		}
 	}
 	if !over {
 		c.Judged(s.stream, s.levels, s.levels, len(s.accepted))

@@ -19,7 +19,9 @@ type beamSpec struct {
 	session drafter.BeamSession
 	off     bool           // no session could be made, or the guesses were at fault for a pass that failed
 	told    int            // tokens that all hypotheses share and the session knows
-	asked   int            // tokens of a hypothesis when the session was last asked for guesses
+	read    reading        // what the session's models have read of a hypothesis
+	nRead   int            // tokens of it for the present pass
+	unread  bool           // before that they had not read the prompt to its end
 	trees   []drafter.Tree // (live) what is guessed after each hypothesis in the present pass
 	stems   []drafter.Stem
 	stream  *drafter.Stream // the controller's view of the search
@@ -71,23 +73,29 @@ func (s *search) guess() {
 		s.stems = append(s.stems, drafter.Stem{IDs: slices.Clone(h.ids), Score: h.sum, Seq: h.seq, Matcher: s.r.lend(h.match), Tree: &s.trees[i]})
 	}
 	r := drafter.BeamRound{
-		Stems: s.stems, Beams: s.o.Beams, Width: width, Budget: drafter.Budget{Nodes: n * width, Depth: n, MinP: o.PMin},
+		Stems: s.stems, Beams: s.o.Beams, Width: width, Budget: drafter.Budget{Nodes: n * width, Depth: n, MinP: o.PMin, Feed: feedTokens},
 		Sampler: s.r.sampler, Seed: s.r.Sampling.Seed,
 	}
 	if !s.r.IgnoreEOS {
 		r.Ends = s.r.EOG
 	}
 	began := time.Now()
-	err, panicked := s.e.guarded(func() error { return s.session.Propose(&r) })
-	if err != nil {
-		s.fail()
+	s.unread, s.nRead = !s.read.caughtUp, 0
+	for more := true; more; more = s.read.on && s.e.undisturbed() && s.r.ctx.Err() == nil {
+		r.Behind = 0
+		err, panicked := s.e.guarded(func() error { return s.session.Propose(&r) })
+		if err != nil {
+			s.fail()
+			r.Behind = 0
+		}
+		if panicked {
+			s.quit()
+		}
+		tokens, _ := s.read.note(len(s.live[0].ids), r.Behind)
+		s.nRead += tokens
 	}
 	s.drafted = time.Since(began)
-	if panicked {
-		s.quit()
-	}
 	s.trim(n)
-	s.asked = len(s.live[0].ids)
 }
 
 // open makes the session; it reports whether there is one.

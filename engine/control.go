@@ -226,10 +226,12 @@ func (e *Engine) measureNext() error {
 	return nil
 }
 
-// planGuesses sets the budget of every decoding request: what is forced, or what the controller thinks best.
+// planGuesses sets the budget of every decoding request: what is forced, or what the controller thinks best. It is not asked
+// anew about a request whose models are still reading for the guesses that it wanted.
 func (e *Engine) planGuesses(decoding []*run) {
 	o, k := &e.opts.Spec, &e.control
 	k.streams, k.committed, k.draft, k.late, k.expected = k.streams[:0], 0, 0, 0, 0
+	decided := false
 	for _, r := range decoding {
 		r.spec.budget = drafter.Budget{}
 		if !e.speculates(r) {
@@ -245,12 +247,20 @@ func (e *Engine) planGuesses(decoding []*run) {
 			r.spec.stream.Offers = nil
 			continue
 		}
-		r.spec.stream.Room, r.spec.stream.Lag = e.room(r), len(r.ids)-r.spec.asked
-		k.streams = append(k.streams, r.spec.stream)
+		r.spec.stream.Room, r.spec.stream.Lag = e.room(r), len(r.ids)-r.spec.read.asked
+		if decided = true; !r.spec.read.on {
+			k.streams = append(k.streams, r.spec.stream)
+		}
 	}
-	if len(k.streams) == 0 {
-		return
+	if decided {
+		e.decide(decoding)
 	}
+	e.ration(decoding)
+}
+
+// decide has the controller set the budgets that are not forced.
+func (e *Engine) decide(decoding []*run) {
+	o, k := &e.opts.Spec, &e.control
 	e.preview(decoding)
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -348,6 +358,7 @@ func (k *control) costs(rounds []drafter.Round, took time.Duration) []drafter.Pa
 	k.own[0] = drafter.PartCost{Asked: true, Seconds: took.Seconds()}
 	for i := range rounds {
 		k.own[0].Steps = max(k.own[0].Steps, rounds[i].DraftSteps())
+		k.own[0].Behind = k.own[0].Behind || rounds[i].Behind > 0
 	}
 	return k.own
 }
@@ -355,7 +366,7 @@ func (k *control) costs(rounds []drafter.Round, took time.Duration) []drafter.Pa
 // drafted tells the controller how long the drafters took for their trees.
 func (e *Engine) drafted(decoding []*run, took time.Duration) {
 	k := &e.control
-	k.draft = took
+	k.draft += took
 	if k.c == nil {
 		return
 	}
@@ -364,7 +375,7 @@ func (e *Engine) drafted(decoding []*run, took time.Duration) {
 	if c, ok := e.opts.Spec.Drafter.(drafter.Counter); ok {
 		_, _ = e.guarded(func() error { counts = c.Counts(); return nil })
 	}
-	lag, first := 0, false
+	lag, first, reading, late := 0, false, false, 0.0
 	e.mu.Lock()
 	i := 0
 	for _, r := range decoding {
@@ -379,9 +390,8 @@ func (e *Engine) drafted(decoding []*run, took time.Duration) {
 			k.countInner(s, r, &e.rounds[i])
 		}
 		if i++; steps > 0 || k.c.Models(r.spec.stream) {
-			lag = max(lag, len(r.ids)-r.spec.asked)
-			first = first || r.spec.asked == 0
-			r.spec.asked = len(r.ids)
+			read, late := r.spec.read.note(len(r.ids), e.rounds[i-1].Behind)
+			lag, first, reading = max(lag, read), first || late, reading || r.spec.read.on
 		}
 	}
 	e.raiseCounts(counts)
@@ -391,12 +401,17 @@ func (e *Engine) drafted(decoding []*run, took time.Duration) {
 	for i, c := range costs {
 		if c.Asked {
 			expected := k.c.PartSeconds(i, c.Steps)
-			if k.expected += expected; first && lag > 0 {
-				k.late = max(k.late, time.Duration((c.Seconds-expected)*float64(time.Second)))
+			if k.expected += expected; first {
+				late = max(late, c.Seconds-expected)
 			}
-			k.c.DraftedBy(i, c.Steps, lag, c.Seconds)
+			if c.Behind && c.Steps == 0 && reading {
+				k.c.ReadBy(i, lag, c.Seconds)
+			} else {
+				k.c.DraftedBy(i, c.Steps, lag, c.Seconds)
+			}
 		}
 	}
+	k.late += time.Duration(late * float64(time.Second))
 }
 
 // prune leaves of every tree what is worth its share of the pass.

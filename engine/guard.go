@@ -108,7 +108,7 @@ func (e *Engine) endSession(r *run) {
 	if _, panicked := e.guarded(func() error { s.session.Close(); return nil }); panicked {
 		s.off = true
 	}
-	s.session, s.ids, s.told, s.asked, s.shown = nil, s.ids[:0], 0, 0, 0
+	s.session, s.ids, s.told, s.shown, s.read = nil, s.ids[:0], 0, 0, reading{}
 }
 
 // sane makes a tree that a drafter filled one that the engine can use: at most so many nodes, in the order and with all that

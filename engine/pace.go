@@ -10,8 +10,8 @@ import (
 // minChunk keeps a prompt moving on machines where even a few tokens miss the target.
 const minChunk = 4
 
-// pace decides how many tokens of prompts ride beside running answers, which wait for the whole pass: as many as let it end
-// within the target, if it takes base and perToken for each of its tokens as recent ones did.
+// pace decides how many tokens of prompts ride beside running answers, which wait for the drafting and the whole pass: as many as
+// let both end within the target, if it takes base and perToken for each of its tokens as recent ones did.
 //
 // Passes of more than quant.WideM tokens are whole tiles of quant.MaxM, because the rest of one costs most of a tile: with a
 // model of 1.5B on two cores, 16, 17, 24, 25 and 32 tokens took 113, 152, 162, 224 and 212 ms.
@@ -21,6 +21,7 @@ type pace struct {
 	perToken time.Duration // from passes with prompts; from one without until there was any; 0 before the first
 	prompts  bool          // perToken comes from a pass with prompts
 	decoding int           // tokens of running answers, guesses included, in the pass that is being scheduled or was last
+	drafting time.Duration // for these
 }
 
 // learn takes in what a pass over n tokens took, of which all but decoding are of prompts.
@@ -52,7 +53,7 @@ func (c *pace) chunkBeside() int {
 	}
 	fit := 0
 	if c.perToken > 0 {
-		fit = int((c.target - c.base) / c.perToken)
+		fit = int((c.target - c.base - c.drafting) / c.perToken)
 	}
 	if fit > quant.WideM {
 		fit -= fit % quant.MaxM

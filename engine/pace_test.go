@@ -187,3 +187,14 @@ func TestAdaptiveChunksChangeNothing(t *testing.T) {
 	require.NoError(t, e.Close())
 	require.Greater(t, len(sizes), 4, "%v", sizes)
 }
+
+// TestDraftingIsPartOfThePace has answers wait for drafting too: what it takes is no longer there for prompts.
+func TestDraftingIsPartOfThePace(t *testing.T) {
+	const ms = time.Millisecond
+	c := pace{target: 160 * ms, base: 30 * ms, perToken: ms, prompts: true, decoding: 1}
+	without := c.chunkBeside()
+	c.drafting = 40 * ms
+	require.Equal(t, without-40, c.chunkBeside())
+	c.drafting = 500 * ms
+	require.Equal(t, minChunk, c.chunkBeside())
+}

@@ -171,7 +171,7 @@ func (e *Engine) schedule() *plan {
 	}
 	rotate(e.decoding)
 	e.propose(e.decoding)
-	e.decoding = slices.DeleteFunc(e.decoding, e.endIll)
+	e.decoding = standStill(slices.DeleteFunc(e.decoding, e.endIll))
 	room := e.opts.Chunk
 	if e.starved { // a quarter is for prompts, which the last pass left out; of passes of one token, every other one
 		room -= max(1, room/4)
@@ -191,7 +191,7 @@ func (e *Engine) schedule() *plan {
 			e.add(p, r, 1)
 		}
 	}
-	e.passes.decoding = len(p.batch.Tokens)
+	e.passes.decoding, e.passes.drafting = len(p.batch.Tokens), e.control.draft
 	budget := min(e.opts.Chunk-len(p.batch.Tokens), e.passes.chunkBeside())
 	e.starved = budget <= 0 && e.promptsWait()
 	for _, r := range e.running() {

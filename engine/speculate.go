@@ -122,7 +122,7 @@ type speculation struct {
 	accepted []int32
 	ids      []int32 // of the request, a copy: what drafters do to it changes no answer
 	told     int     // tokens of ids that the session knows
-	asked    int     // tokens of ids when the session's models were last asked for guesses
+	read     reading // what the session's models know of ids
 	shown    int     // tokens of ids when instant drafters last proposed; 0: not since the session was made
 	offers   []*drafter.Tree
 	levels   int // of the tree before it was trimmed
@@ -134,19 +134,34 @@ type speculation struct {
 
 // propose asks the drafter for guesses for every decoding request at once.
 func (e *Engine) propose(decoding []*run) {
-	rounds := e.rounds[:0]
 	e.planGuesses(decoding)
 	for _, r := range decoding {
 		e.tell(r)
-		r.spec.tree.Reset()
-		if r.spec.budget.Nodes <= 0 {
-			continue
+	}
+	for e.ask(decoding) && e.readOn(decoding) {
+	}
+	for _, r := range decoding {
+		if r.spec.budget.Nodes > 0 && r.spec.read.on && e.forced(r) > 0 {
+			r.spec.read.waits = true
+			r.spec.tree.Reset()
 		}
-		rounds = append(rounds, r.round())
+	}
+	e.prune(decoding)
+}
+
+// ask has the drafter fill the trees of the requests that have a budget. It reports whether there were any and the drafter
+// survived them.
+func (e *Engine) ask(decoding []*run) bool {
+	rounds := e.rounds[:0]
+	for _, r := range decoding {
+		r.spec.tree.Reset()
+		if r.spec.budget.Nodes > 0 {
+			rounds = append(rounds, r.round())
+		}
 	}
 	e.rounds = rounds
 	if len(rounds) == 0 {
-		return
+		return false
 	}
 	began := time.Now()
 	err, panicked := e.guarded(func() error { return e.control.drafter.Propose(rounds) })
@@ -163,6 +178,7 @@ func (e *Engine) propose(decoding []*run) {
 				r.spec.tree.Reset()
 			case err != nil:
 				r.spec.tree.Reset()
+				rounds[i-1].Behind = 0
 				e.countFailed(r)
 			}
 		}
@@ -170,11 +186,11 @@ func (e *Engine) propose(decoding []*run) {
 		e.trim(r)
 	}
 	if panicked {
-		e.control.draft = took // the pass took that long; of the drafter it says nothing
-		return
+		e.control.draft += took // the pass took that long; of the drafter it says nothing
+		return false
 	}
 	e.drafted(decoding, took)
-	e.prune(decoding)
+	return true
 }
 
 // round is r's turn to be drafted for.

@@ -1,0 +1,292 @@
+package engine
+
+import (
+	"context"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"quickdraft/drafter"
+	"quickdraft/model"
+	"quickdraft/sample"
+	"quickdraft/tensor"
+)
+
+// models are the drafters with models of their own, and how many.
+var models = map[string]int64{"draft": 1, "crossvocab": 1, "hierarchical": 2, "draft+suffix": 1}
+
+// drafting are the options of an engine whose drafter has other weights than the target.
+func drafting(t testing.TB, name string, fixed int) Options {
+	return Options{Context: 256, KVTokens: 2048, NoPrefix: true, StallTarget: time.Microsecond, Spec: SpecOptions{Fixed: fixed, Open: withDrafter(t, name, func(c *drafter.Config) {
+		c.Draft, c.Bigger, c.Translation = load(t, c.Target, "llama-untied"), load(t, c.Target, "llama-untied"), letters(t, 512, 0, 513)
+	})}}
+}
+
+// between returns the most tokens that draft models computed between two passes that a request of any was part of.
+func between(e *Engine) *int64 {
+	most, last := new(int64), int64(-1)
+	inner := e.forward
+	e.forward = func(b *model.Batch) (tensor.F32, error) {
+		if n := fed(e); last >= 0 {
+			*most = max(*most, n-last)
+		}
+		logits, err := inner(b)
+		last = fed(e)
+		return logits, err
+	}
+	return most
+}
+
+// TestDraftModelsReadInPieces has three long prompts arrive beside a running answer, all with forced guesses: draft models
+// read feedTokens of them between two passes, and a few for guesses, while answers, where they have guesses and how these fare
+// are those of each request alone, whose models read at once.
+func TestDraftModelsReadInPieces(t *testing.T) {
+	for name, nModels := range models {
+		t.Run(name, func(t *testing.T) {
+			requests := []Request{request(1, 9, 150), request(2, 200, 30), request(3, 190, 30), request(4, 180, 30)}
+			var want [][]Token
+			var specs []SpecStats
+			for _, r := range requests {
+				e := openTiny(t, drafting(t, name, 3))
+				most := between(e)
+				ticket := submit(t, e, r)
+				want, specs = append(want, whole(t, ticket)), append(specs, ticket.Stats().Spec)
+				require.NoError(t, e.Close())
+				require.Positive(t, specs[len(specs)-1].Drafted)
+				require.GreaterOrEqual(t, *most, int64(len(r.Prompt)), "nobody waits")
+			}
+			e := openTiny(t, drafting(t, name, 3))
+			most := between(e)
+			open := gate(t, e)
+			var tickets []*Ticket
+			for _, r := range requests {
+				tickets = append(tickets, submit(t, e, r))
+			}
+			open()
+			for n, ticket := range tickets {
+				require.Equal(t, want[n], whole(t, ticket), "request %d", n)
+				require.Equal(t, specs[n], ticket.Stats().Spec, "request %d", n)
+			}
+			require.NoError(t, e.Close())
+			const guesses = 4 * 2 * (3 + 1) // of four requests, those of a round and what was accepted of the last one
+			require.LessOrEqual(t, *most, nModels*(feedTokens+guesses))
+		})
+	}
+}
+
+// TestLeavingWhileADraftReads leaves a request that is alone, after its draft has read the first piece of the prompt.
+func TestLeavingWhileADraftReads(t *testing.T) {
+	ctx, leave := context.WithCancelCause(t.Context())
+	e := openTiny(t, drafting(t, "draft", 3))
+	d := &watched{Drafter: e.opts.Spec.Drafter}
+	d.each = func([]drafter.Round) { leave(errGone) }
+	require.NoError(t, e.do(func() error { e.control.drafter = d; return nil }))
+	ticket, err := e.Submit(ctx, request(1, 200, 30))
+	require.NoError(t, err)
+	last := Token{}
+	for tok, ok := receive(t, ticket.Tokens()); ok; tok, ok = receive(t, ticket.Tokens()) {
+		last = tok
+	}
+	require.ErrorIs(t, last.Err, errGone)
+	require.NoError(t, e.Close())
+	require.Equal(t, 1, d.calls)
+}
+
+// watched tells what it is asked.
+type watched struct {
+	drafter.Drafter
+	each  func(rounds []drafter.Round)
+	calls int
+}
+
+func (d *watched) Propose(rounds []drafter.Round) error {
+	d.calls++
+	err := d.Drafter.Propose(rounds)
+	d.each(rounds)
+	return err
+}
+
+// TestANewcomerEndsReadingOn has a request arrive while a lone one's draft reads its first piece: it waits for one more.
+func TestANewcomerEndsReadingOn(t *testing.T) {
+	e := openTiny(t, drafting(t, "draft", 3))
+	d := &watched{Drafter: e.opts.Spec.Drafter}
+	var once sync.Once
+	var beside *Ticket
+	var err error
+	d.each = func([]drafter.Round) {
+		once.Do(func() { beside, err = e.Submit(context.Background(), request(2, 5, 3)) })
+	}
+	inner := e.forward
+	calls := 0 // when the newcomer's first pass ran
+	require.NoError(t, e.do(func() error {
+		e.control.drafter = d
+		e.forward = func(b *model.Batch) (tensor.F32, error) {
+			if calls == 0 && beside != nil && beside.r.seq != nil {
+				calls = d.calls
+			}
+			return inner(b)
+		}
+		return nil
+	}))
+	whole(t, submit(t, e, request(1, 200, 30)))
+	require.NoError(t, err)
+	require.Len(t, whole(t, beside), 3+1)
+	require.NoError(t, e.Close())
+	require.Equal(t, 2, calls)
+}
+
+// reader proposes nothing until it was asked often enough, as a draft model with a long prompt to read would.
+type reader struct {
+	scripted
+	left   map[drafter.Session]int // tokens to read
+	asked  [][]drafter.Session     // in each call
+	passes int
+	at     []int // passes before each call
+}
+
+func (d *reader) Propose(rounds []drafter.Round) error {
+	var asked []drafter.Session
+	for i := range rounds {
+		r := &rounds[i]
+		left, known := d.left[r.Session]
+		if !known {
+			left = len(r.IDs) - 1
+		}
+		if r.Budget.Feed > 0 {
+			time.Sleep(time.Duration(min(left, r.Budget.Feed)) * 100 * time.Microsecond)
+			left -= r.Budget.Feed
+		}
+		if d.left[r.Session] = max(0, left); left > 0 {
+			r.Behind = left
+		} else {
+			r.Steps = 1
+			r.Tree.Add(1, -1, nil)
+		}
+		asked = append(asked, r.Session)
+	}
+	d.asked, d.at = append(d.asked, asked), append(d.at, d.passes)
+	return nil
+}
+
+// engine is one that the reader guesses for, where a pass takes as long as it reads 10 tokens.
+func (d *reader) engine(t *testing.T) *Engine {
+	o := Options{Context: 1024, KVTokens: 4096, NoPrefix: true, StallTarget: time.Microsecond, Spec: SpecOptions{Drafter: d}}
+	e := openWritten(t, o, nil)
+	slow(e, func(int) time.Duration { d.passes++; return time.Millisecond })
+	return e
+}
+
+// TestALoneDraftReadsAtOnce lets the controller decide: between the pass after which the draft is asked first and the next one,
+// it reads all.
+func TestALoneDraftReadsAtOnce(t *testing.T) {
+	d := &reader{left: map[drafter.Session]int{}}
+	e := d.engine(t)
+	r := request(1, 300, 60)
+	r.Sampling = sample.Greedy()
+	whole(t, submit(t, e, r))
+	require.NoError(t, e.Close())
+	const pieces = 1 + 300/feedTokens
+	require.GreaterOrEqual(t, len(d.at), pieces)
+	require.Equal(t, d.at[0], d.at[pieces-1])
+}
+
+// TestWhoWantsGuessesIsAskedUntilTheyCome lets the controller decide for two requests with long prompts: once it has a draft
+// read for one of them, that one is asked in every pass until all is read, although plans with so much to catch up with are rare.
+func TestWhoWantsGuessesIsAskedUntilTheyCome(t *testing.T) {
+	d := &reader{left: map[drafter.Session]int{}}
+	e := d.engine(t)
+	var tickets []*Ticket
+	for n := range 2 {
+		r := request(n, 300, 200)
+		r.Sampling = sample.Greedy()
+		tickets = append(tickets, submit(t, e, r))
+	}
+	for _, ticket := range tickets {
+		whole(t, ticket)
+	}
+	require.NoError(t, e.Close())
+	runs, at := map[drafter.Session]int{}, map[drafter.Session]int{}
+	for call, asked := range d.asked {
+		for _, s := range asked {
+			if runs[s]++; runs[s] > 1 && runs[s] <= (300-1)/feedTokens {
+				require.Equal(t, at[s]+1, call, "the %dth piece", runs[s])
+			}
+			at[s] = call
+		}
+	}
+	require.NotEmpty(t, runs)
+	for s, n := range runs {
+		require.GreaterOrEqual(t, n, (300-1)/feedTokens)
+		require.Zero(t, d.left[s])
+	}
+}
+
+// TestSavingHasDraftsReadInPieces saves a long prompt beside a running answer.
+func TestSavingHasDraftsReadInPieces(t *testing.T) {
+	for name, nModels := range models {
+		o := drafting(t, name, 3)
+		o.NoPrefix = false
+		e := openTiny(t, o)
+		slow(e, func(int) time.Duration { return time.Millisecond }) // the answer outlasts the goroutine that saves
+		most := between(e)
+		beside := submit(t, e, request(1, 9, 240))
+		require.NoError(t, e.SavePrefix(t.Context(), filepath.Join(t.TempDir(), "prefix.kv"), request(2, 200, 0).Prompt))
+		require.Len(t, whole(t, beside), 240+1)
+		require.NoError(t, e.Close())
+		require.LessOrEqual(t, *most, nModels*(feedTokens+2*(3+1)), name)
+		require.GreaterOrEqual(t, fed(e), nModels*199, name)
+	}
+}
+
+// TestASearchHasItsDraftReadInPieces has a beam search with a long prompt beside a running answer, and alone.
+func TestASearchHasItsDraftReadInPieces(t *testing.T) {
+	for name, nModels := range models {
+		if name == "draft+suffix" {
+			continue // searches take the first of them
+		}
+		r := request(2, 200, 40)
+		want, err := openTiny(t, Options{Context: 256, KVTokens: 2048}).Beams(t.Context(), r, beams(3, 1))
+		require.NoError(t, err)
+		for _, alone := range []bool{true, false} {
+			e := openTiny(t, drafting(t, name, 3))
+			var beside *Ticket
+			if !alone { // it outlasts the search's goroutine, which is woken after each pass
+				slow(e, func(int) time.Duration { return time.Millisecond })
+			}
+			most := between(e)
+			open := gate(t, e)
+			if !alone {
+				r := request(1, 9, 240)
+				r.NoSpec = true
+				beside = submit(t, e, r)
+			}
+			var stats Stats
+			o := beams(3, 1)
+			o.Stats = &stats
+			var got []Beam
+			found := make(chan error)
+			go func() {
+				var err error
+				got, err = e.Beams(context.Background(), r, o)
+				found <- err
+			}()
+			until(t, "the search waits", func() bool {
+				e.mu.Lock()
+				defer e.mu.Unlock()
+				return len(e.calls) > 0 || alone
+			})
+			open()
+			require.NoError(t, <-found)
+			require.Equal(t, want, got)
+			require.Positive(t, stats.Spec.Drafted, name)
+			if !alone {
+				require.Len(t, whole(t, beside), 240+1)
+				require.LessOrEqual(t, *most, nModels*(feedTokens+3*3*(4+1)), name)
+			}
+			require.NoError(t, e.Close())
+		}
+	}
+}

@@ -37,13 +37,15 @@ func (e *Engine) SavePrefix(ctx context.Context, path string, prompt []int32) er
 		}
 	}
 	var drafts []*kvcache.Image
-	err = e.do(func() (err error) {
-		if n := saved.Seq.Len(); n < len(prompt) {
-			return fmt.Errorf("the prefix cache has %d of the %d tokens", n, len(prompt))
-		}
-		drafts, err = e.keepDrafts(prompt)
-		return err
-	})
+	if err = e.readDrafts(ctx, prompt); err == nil {
+		err = e.do(func() (err error) {
+			if n := saved.Seq.Len(); n < len(prompt) {
+				return fmt.Errorf("the prefix cache has %d of the %d tokens", n, len(prompt))
+			}
+			drafts, err = e.keepDrafts(prompt)
+			return err
+		})
+	}
 	var image *kvcache.Image
 	if err == nil {
 		image, err = saved.Image()
@@ -53,6 +55,30 @@ func (e *Engine) SavePrefix(ctx context.Context, path string, prompt []int32) er
 		return fmt.Errorf("%s: save: %w", path, err)
 	}
 	return kvcache.Write(ctx, path, append([]*kvcache.Image{image}, drafts...)...)
+}
+
+// readDrafts has the draft models read a prompt, feedTokens between two passes, and leave it to their caches.
+func (e *Engine) readDrafts(ctx context.Context, prompt []int32) error {
+	k, ok := e.opts.Spec.Drafter.(drafter.Keeper)
+	for n := feedTokens; ok && n < len(prompt); n += feedTokens {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		err := e.do(func() error {
+			err, _ := e.guarded(func() error {
+				drafts, err := k.Keep(prompt[:n])
+				for _, d := range drafts {
+					d.Seq.Release(d.IDs)
+				}
+				return err
+			})
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // keepDrafts copies what the draft models know of a prompt, after they have read the rest of it.

@@ -61,7 +61,8 @@ func (b *t5Bias) at(head, distance int) float32 {
 }
 
 // t5Attention is softmax(q k + bias) v. Each row and head adds keys in the order of positions, so it gives the same bits
-// in every batch. The workers share the heads.
+// in every batch. The workers share the heads. Scores are float64 until the highest is subtracted: they are not scaled, and
+// where they are in the hundreds float32 would leave a weight wrong by 1e-5 of itself.
 type t5Attention struct {
 	pool           *tensor.Pool
 	heads, headDim int
@@ -75,7 +76,7 @@ type t5Attention struct {
 
 type t5Worker struct {
 	keys, vals []float32 // (slots, headDim), of one head
-	scores     []float32
+	scores     []float64
 	path       []int32 // slots that a row sees, in order
 }
 
@@ -150,14 +151,14 @@ func (a *t5Attention) attend(w *t5Worker, row, head int) {
 		own = len(w.path) - 1
 	}
 	w.scores = w.scores[:0]
-	biggest := float32(0)
+	biggest := 0.0
 	for i, slot := range w.path {
-		score := float32(0)
+		score := 0.0
 		for d, k := range w.keys[int(slot)*dim : (int(slot)+1)*dim] {
-			score += float32(q[d] * k)
+			score += float64(float64(q[d]) * float64(k))
 		}
 		if a.bias != nil {
-			score += a.bias.at(head, i-own)
+			score += float64(a.bias.at(head, i-own))
 		}
 		if i == 0 {
 			biggest = score
@@ -168,7 +169,7 @@ func (a *t5Attention) attend(w *t5Worker, row, head int) {
 	sum := float32(0)
 	clear(out)
 	for i, slot := range w.path {
-		e := tensor.Exp32(w.scores[i] - biggest)
+		e := tensor.Exp32(float32(w.scores[i] - biggest))
 		sum += e
 		addScaled(out, w.vals[int(slot)*dim:(int(slot)+1)*dim], e)
 	}

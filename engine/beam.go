@@ -87,12 +87,12 @@ func (e *Engine) Beams(ctx context.Context, req Request, o BeamOptions) ([]Beam,
 	if err := s.queue(); err != nil {
 		return nil, err
 	}
-	if err := s.patiently(ctx, s.enterPool); err != nil {
-		s.unqueue()
+	if err := e.patiently(ctx, s.enterPool); err != nil {
+		e.leaveLine(s.r)
 		return nil, err
 	}
 	for more := true; more && err == nil; {
-		err = s.patiently(ctx, func() (err error) { more, err = s.step(); return err })
+		err = e.patiently(ctx, func() (err error) { more, err = s.step(); return err })
 	}
 	if closed := e.do(s.end); err == nil {
 		err = closed

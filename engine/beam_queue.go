@@ -13,11 +13,11 @@ import (
 // searches are the beam searches of an engine. A search begins once the KV blocks that it may come to need are neither
 // claimed by other searches nor held by requests that it may not send away, so that it can always go on.
 type searches struct {
-	waiting []*search // guarded by Engine.mu, in order of priority and arrival
-	claimed int       // blocks that the running ones may come to need; of the loop
+	waiting []*run // of searches, and of prefixes that are restored; guarded by Engine.mu, in order of priority and arrival
+	claimed int    // blocks that the running ones may come to need; of the loop
 }
 
-// errLater says that a search has to wait for blocks.
+// errLater says that a search, or a prefix that is restored, has to wait for blocks.
 var errLater = errors.New("blocks are in use")
 
 // worst is how many blocks the search can come to hold: what lies whole in the prompt is shared, the rest is of each hypothesis,
@@ -34,6 +34,11 @@ func (s *search) queue() error {
 		return fmt.Errorf("kv cache: %d beams of up to %d tokens, %d of them the prompt's, need %d blocks of %d tokens, the cache has %d",
 			s.o.Beams, s.r.limit, len(s.r.Prompt), n, kvcache.BlockTokens, has)
 	}
+	return e.lineUp(s.r)
+}
+
+// lineUp lets r wait among the searches, unless too many wait: no request that comes after it starts until leaveLine.
+func (e *Engine) lineUp(r *run) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if err := e.refuses(); err != nil {
@@ -42,27 +47,34 @@ func (s *search) queue() error {
 	if n := len(e.queue) + len(e.searches.waiting); n >= e.opts.QueueLimit {
 		return fmt.Errorf("%w: %d requests wait, the limit", ErrQueueFull, n)
 	}
-	s.r.order = e.order
+	r.order = e.order
 	e.order++
-	at, _ := slices.BinarySearchFunc(e.searches.waiting, s, func(x, y *search) int { return x.r.compare(y.r) })
-	e.searches.waiting = slices.Insert(e.searches.waiting, at, s)
+	at, _ := slices.BinarySearchFunc(e.searches.waiting, r, (*run).compare)
+	e.searches.waiting = slices.Insert(e.searches.waiting, at, r)
 	return nil
 }
 
-// unqueue ends the waiting.
-func (s *search) unqueue() {
-	s.e.mu.Lock()
-	defer s.e.mu.Unlock()
-	s.e.searches.waiting = slices.DeleteFunc(s.e.searches.waiting, func(o *search) bool { return o == s })
+// leaveLine ends the waiting.
+func (e *Engine) leaveLine(r *run) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.searches.waiting = slices.DeleteFunc(e.searches.waiting, func(o *run) bool { return o == r })
+}
+
+// isNext reports whether r waits before all others.
+func (e *Engine) isNext(r *run) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.searches.waiting[0] == r
 }
 
 // patiently calls f between passes until it does not ask to wait.
-func (s *search) patiently(ctx context.Context, f func() error) error {
+func (e *Engine) patiently(ctx context.Context, f func() error) error {
 	for {
 		if err := context.Cause(ctx); err != nil {
 			return err
 		}
-		err := s.e.do(f)
+		err := e.do(f)
 		if !errors.Is(err, errLater) {
 			return err
 		}
@@ -76,19 +88,16 @@ func (s *search) patiently(ctx context.Context, f func() error) error {
 // enterPool begins the search when it is the first that waits and the blocks are there, else it returns errLater.
 func (s *search) enterPool() error {
 	e := s.e
-	e.mu.Lock()
-	first := e.searches.waiting[0] == s
-	e.mu.Unlock()
 	free := e.cache.Blocks() - e.searches.claimed
 	for _, r := range e.active {
 		if !s.maySendAway(r) {
 			free -= blocksFor(len(r.ids) + 1)
 		}
 	}
-	if !first || s.worst() > free {
+	if !e.isNext(s.r) || s.worst() > free {
 		return errLater
 	}
-	s.unqueue()
+	e.leaveLine(s.r)
 	e.searches.claimed += s.worst()
 	return s.begin()
 }
@@ -99,7 +108,7 @@ func (s *search) maySendAway(r *run) bool { return r.Priority < s.r.Priority || 
 // besideSearches reports whether r may start as far as beam searches are concerned: none that comes before it waits, and
 // its tokens fit beside what they claim. Engine.mu is held.
 func (e *Engine) besideSearches(r *run) bool {
-	if w := e.searches.waiting; len(w) > 0 && w[0].r.before(r) {
+	if w := e.searches.waiting; len(w) > 0 && w[0].before(r) {
 		return false
 	}
 	if e.nSearches == 0 {

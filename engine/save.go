@@ -108,8 +108,10 @@ func (e *Engine) keepDrafts(prompt []int32) (images []*kvcache.Image, err error)
 
 // RestorePrefix puts what SavePrefix wrote into the prefix cache and returns its tokens: requests that begin with them
 // need no prefill for them, until other requests need the blocks, and neither does the draft model that was saved with them;
-// another one reads them when it first drafts for them. Files of other targets, quantisations and layouts are refused with
-// kvcache.ErrForeign, damaged ones with kvcache.ErrDamaged.
+// another one reads them when it first drafts for them. It waits for blocks as a request does, until ctx ends: no request that
+// comes later starts before it. The draft's part only saves work: where the draft's cache has no room right now, it is left out,
+// and the draft reads the tokens again. Files of other targets, quantisations and layouts are refused with kvcache.ErrForeign,
+// damaged ones with kvcache.ErrDamaged.
 func (e *Engine) RestorePrefix(ctx context.Context, path string) (ids []int32, err error) {
 	if e.opts.NoPrefix {
 		return nil, errors.New("restore: the prefix cache is off")
@@ -134,34 +136,46 @@ func (e *Engine) RestorePrefix(ctx context.Context, path string) (ids []int32, e
 	if images[0] == nil {
 		return nil, fmt.Errorf("%s: %w", path, kvcache.ErrForeign)
 	}
-	if err := e.insert(images[0]); err != nil {
+	if err := e.insert(ctx, images[0]); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	return images[0].IDs, e.do(func() error {
+	err = e.do(func() error {
 		for i, m := range images[1:] {
 			if m == nil {
 				continue
 			}
-			seq, err := places[1+i].Cache.Reserve(m)
-			if err != nil {
-				return fmt.Errorf("%s: draft: %w", path, err)
+			if seq, err := places[1+i].Cache.Reserve(m); err == nil {
+				seq.Fill(m)
+				seq.Release(m.IDs)
 			}
-			seq.Fill(m)
-			seq.Release(m.IDs)
 		}
 		return nil
 	})
+	if err != nil {
+		return nil, err
+	}
+	return images[0].IDs, nil
 }
 
-// insert makes a sequence known to the prefix cache.
-func (e *Engine) insert(m *kvcache.Image) error {
+// insert makes a sequence known to the prefix cache, as soon as the blocks for it are free and it is its turn.
+func (e *Engine) insert(ctx context.Context, m *kvcache.Image) error {
+	turn := &run{}
+	if err := e.lineUp(turn); err != nil {
+		return err
+	}
 	var seq *kvcache.Seq
-	err := e.do(func() (err error) {
+	err := e.patiently(ctx, func() (err error) {
+		if !e.isNext(turn) || len(e.active) > 0 && blocksFor(len(m.IDs)) > e.cache.FreeBlocks()-e.owed() {
+			return errLater
+		}
 		if seq, err = e.cache.Reserve(m); err == nil {
 			e.hold()
+		} else if len(e.active)+e.nSearches+e.held > 0 {
+			err = errLater
 		}
 		return err
 	})
+	e.leaveLine(turn)
 	if err != nil {
 		return err
 	}

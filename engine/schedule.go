@@ -231,10 +231,10 @@ func (e *Engine) running() []*run {
 	return e.walked
 }
 
-// makeWay sends answers back to the queue that wait for their readers while other requests wait for a place.
+// makeWay sends answers back to the queue that wait for their readers while others wait for a place.
 func (e *Engine) makeWay() {
 	e.mu.Lock()
-	waiting := slices.ContainsFunc(e.queue, func(r *run) bool { return !r.paused() })
+	waiting := len(e.searches.waiting) > 0 || slices.ContainsFunc(e.queue, func(r *run) bool { return !r.paused() })
 	e.mu.Unlock()
 	if !waiting {
 		return

@@ -46,6 +46,11 @@ func TestStepAllocatesNothing(t *testing.T) {
 					r.Sampling.RepeatPenalty, r.Sampling.TopK, r.Sampling.TopP, r.Sampling.MinP = 1.1, 40, 0.95, 0.05
 					r.Sampling.LogitBias = map[int32]float64{7: -100}
 				},
+				"a matcher": func(_ *Options, r *Request) { r.Matcher = &alternating{} },
+				"a matcher and guesses": func(o *Options, r *Request) {
+					o.Spec = SpecOptions{Fixed: 3, Drafter: frugal{}}
+					r.Matcher = &alternating{}
+				},
 				"8-bit cache": func(o *Options, _ *Request) { o.CacheTypeK, o.CacheTypeV = "q8_0", "q8_0" },
 				"watched":     func(*Options, *Request) {},
 				"contiguous":  func(o *Options, _ *Request) { o.Contiguous = streams == 1 },
@@ -68,6 +73,7 @@ func TestStepAllocatesNothing(t *testing.T) {
 						tickets := make([]*Ticket, streams)
 						for n := range tickets {
 							r.Prompt = request(n, 30, 0).Prompt
+							change(&Options{}, &r) // a matcher of its own for each
 							tickets[n] = submit(t, e, r)
 						}
 						return stepping(e, tickets)

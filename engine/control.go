@@ -6,8 +6,6 @@ import (
 	"time"
 
 	"quickdraft/drafter"
-	"quickdraft/kvcache"
-	"quickdraft/model"
 )
 
 // control connects the drafter's controller, which has no clock, to what passes and drafts take.
@@ -107,24 +105,6 @@ func (e *Engine) SpecReport() (SpecReport, bool) {
 	return r, true
 }
 
-const (
-	// calibrationTime bounds what the calibration may take in all.
-	calibrationTime = 400 * time.Millisecond
-	// calibrationShare of the time of decoding is what it may take at any time where guesses pay, and idleShare where they do
-	// not: short answers are not to pay for long ones, nor those that gain nothing for what might be gained.
-	calibrationShare, idleShare = 0.02, 0.005
-)
-
-// calibration measures T(M) for widths that rounds have not measured by then, on a sequence of its own, between passes of
-// speculating requests.
-type calibration struct {
-	next     int // width that comes next
-	spent    time.Duration
-	decoding time.Duration // of the passes of answers so far
-	ended    bool
-	cache    *kvcache.Cache
-}
-
 // newController makes the controller of the drafters that the options name.
 func (e *Engine) newController() {
 	o := &e.opts.Spec
@@ -143,211 +123,6 @@ func (e *Engine) newController() {
 			e.control.c.SetInstant(i)
 		}
 	}
-}
-
-// calibrate measures the next width, when a request runs that speculates and there is one left.
-func (e *Engine) calibrate() {
-	k := &e.control.calibration
-	speculates := func(r *run) bool { return r.spec.session != nil }
-	if e.control.c == nil || k.ended || !slices.ContainsFunc(e.active, speculates) {
-		return
-	}
-	c := e.control.c
-	for k.next < len(drafter.CalibrationWidths) && c.Measured(drafter.CalibrationWidths[k.next]) {
-		k.next++
-	}
-	if k.next == len(drafter.CalibrationWidths) || k.spent > calibrationTime {
-		k.end()
-		return
-	}
-	price := float64(2 * c.PassSeconds(min(drafter.CalibrationWidths[k.next], 8))) // what is not measured is taken to be dear
-	share := idleShare
-	if _, pays := c.Expected(); pays {
-		share = calibrationShare
-	}
-	if k.spent.Seconds()+price > share*k.decoding.Seconds() {
-		return
-	}
-	if e.measureNext() != nil {
-		k.end()
-	}
-}
-
-// end frees what the calibration holds.
-func (k *calibration) end() {
-	if k.ended = true; k.cache != nil {
-		k.cache.Close()
-		k.cache = nil
-	}
-}
-
-// measureNext runs a pass of the next width twice, and the shorter one counts: a warm cache is what decoding will find, and
-// a shared machine only ever adds.
-func (e *Engine) measureNext() error {
-	k := &e.control.calibration
-	if k.cache == nil {
-		cfg, err := e.cacheConfig(blocksFor(slices.Max(drafter.CalibrationWidths)))
-		if err != nil {
-			return err
-		}
-		cfg.Contiguous = false
-		if k.cache, err = kvcache.New(cfg); err != nil {
-			return err
-		}
-	}
-	n := drafter.CalibrationWidths[k.next]
-	if k.next++; n > e.opts.Chunk {
-		return nil
-	}
-	seq := k.cache.NewSeq()
-	defer seq.Free()
-	if err := seq.Reserve(n); err != nil {
-		return err
-	}
-	b := model.Batch{Tokens: make([]int32, n), Spans: []model.Span{{Seq: seq, N: n}}}
-	for i := range n {
-		b.Logits = append(b.Logits, int32(i))
-	}
-	var best time.Duration
-	for range 2 {
-		e.reap() // who has left does not wait for these passes
-		start := time.Now()
-		if _, err := e.forward(&b); err != nil {
-			return err
-		}
-		took := time.Since(start)
-		if k.spent += took; best == 0 || took < best {
-			best = took
-		}
-	}
-	e.control.mu.Lock()
-	e.control.c.Calibrate(n, best.Seconds())
-	e.control.mu.Unlock()
-	return nil
-}
-
-// planGuesses sets the budget of every decoding request: what is forced, or what the controller thinks best. It is not asked
-// anew about a request whose models are still reading for the guesses that it wanted.
-func (e *Engine) planGuesses(decoding []*run) {
-	o, k := &e.opts.Spec, &e.control
-	k.streams, k.committed, k.draft, k.late, k.expected = k.streams[:0], 0, 0, 0, 0
-	decided := false
-	for _, r := range decoding {
-		r.spec.budget = drafter.Budget{}
-		if !e.speculates(r) {
-			continue
-		}
-		if r.spec.stream == nil {
-			r.spec.stream = drafter.NewStream()
-			r.spec.stream.Only = e.control.arm(r.SpecMethod)
-		}
-		if n := min(e.forced(r), e.room(r)); n > 0 {
-			r.spec.budget = drafter.Budget{Nodes: n, Depth: n, MinP: r.leastBelief(o), Branch: o.Branch, Arm: r.spec.stream.Only}
-			k.c.All(r.spec.stream)
-			r.spec.stream.Offers = nil
-			continue
-		}
-		r.spec.stream.Room, r.spec.stream.Lag = e.room(r), len(r.ids)-r.spec.read.asked
-		if decided = true; !r.spec.read.on {
-			k.streams = append(k.streams, r.spec.stream)
-		}
-	}
-	if decided {
-		e.decide(decoding)
-	}
-	e.ration(decoding)
-}
-
-// decide has the controller set the budgets that are not forced.
-func (e *Engine) decide(decoding []*run) {
-	o, k := &e.opts.Spec, &e.control
-	e.preview(decoding)
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.c.Plan(k.streams, len(decoding)-len(k.streams), e.promptTokens())
-	for _, r := range decoding {
-		if s := r.spec.stream; e.decides(r) && s.Guesses > 0 {
-			b := &r.spec.budget
-			*b = drafter.Budget{Nodes: min(s.Guesses, s.Room), Depth: min(s.Depth, s.Room), MinP: r.leastBelief(o)}
-			if k.c.Limits(s, b); o.Branch > 0 {
-				b.Branch = o.Branch
-			}
-			if k.union != nil && s.Arm < len(k.union.Parts()) {
-				b.Arm = s.Arm + 1
-			}
-		}
-	}
-}
-
-// forced returns the guesses that r has in every round, 0 where the controller decides.
-func (e *Engine) forced(r *run) int {
-	if r.SpecFixed > 0 {
-		return r.SpecFixed
-	}
-	return e.opts.Spec.Fixed
-}
-
-// decides reports whether the controller decides for r.
-func (e *Engine) decides(r *run) bool { return e.speculates(r) && e.forced(r) == 0 }
-
-// preview asks instant drafters what they propose, after the controller has heard what became of what they proposed last.
-func (e *Engine) preview(decoding []*run) {
-	k := &e.control
-	if k.union == nil {
-		return
-	}
-	rounds := e.rounds[:0]
-	k.mu.Lock()
-	for _, r := range decoding {
-		if !e.decides(r) {
-			continue
-		}
-		s := &r.spec
-		if ids := r.ids[min(s.shown, len(r.ids)):]; s.shown > 0 && len(ids) > 0 {
-			for i, t := range s.offers {
-				if t != nil {
-					k.c.Followed(s.stream, i, t, ids)
-				}
-			}
-		}
-	}
-	k.mu.Unlock()
-	for _, r := range decoding {
-		if !e.decides(r) {
-			continue
-		}
-		if e.tell(r); r.spec.off {
-			continue
-		}
-		n := min(e.opts.Spec.NMax, e.room(r))
-		round := r.round()
-		round.Budget = drafter.Budget{Nodes: n, Depth: n, MinP: r.leastBelief(&e.opts.Spec)}
-		r.spec.shown = len(r.ids)
-		rounds = append(rounds, round)
-	}
-	e.rounds = rounds
-	_, panicked := e.guarded(func() error { k.union.Preview(rounds); return nil })
-	for _, r := range decoding {
-		switch {
-		case !e.decides(r):
-		case panicked:
-			e.silence(r)
-		default:
-			r.spec.offers = k.union.Offers(r.spec.offers[:0], r.spec.session)
-			r.spec.stream.Offers = r.spec.offers
-		}
-	}
-}
-
-// promptTokens is how many tokens of prompts will ride beside the decoding requests.
-func (e *Engine) promptTokens() int {
-	n := 0
-	for _, r := range e.active {
-		if p := len(r.pending()); p > 1 {
-			n += p
-		}
-	}
-	return min(n, e.passes.chunkBeside())
 }
 
 // costs returns what each of the parts did for the rounds.
@@ -412,27 +187,6 @@ func (e *Engine) drafted(decoding []*run, took time.Duration) {
 		}
 	}
 	k.late += time.Duration(late * float64(time.Second))
-}
-
-// prune leaves of every tree what is worth its share of the pass.
-func (e *Engine) prune(decoding []*run) {
-	k := &e.control
-	if k.c == nil {
-		return
-	}
-	width := len(decoding)
-	for _, r := range decoding {
-		width += r.spec.tree.Len()
-	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	for _, r := range decoding {
-		r.spec.levels = r.spec.tree.Levels()
-		if n := r.spec.tree.Len(); n > 0 && e.decides(r) {
-			k.c.Trim(r.spec.stream, &r.spec.tree, width-n)
-			width += r.spec.tree.Len() - n
-		}
-	}
 }
 
 // judged tells the controller how a tree fared that was walked to its end.

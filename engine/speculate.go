@@ -3,7 +3,6 @@ package engine
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"quickdraft/drafter"
@@ -12,51 +11,6 @@ import (
 	"quickdraft/sample"
 	"quickdraft/tensor"
 )
-
-// SpecOptions configure speculation.
-type SpecOptions struct {
-	Drafter  drafter.Drafter // nil: no speculation; the engine closes it
-	NMax     int             // guesses a round and request at most; default 16
-	NMin     int             // fewer guesses than this are not verified
-	PMin     float64         // stop drafting where the drafter believes less than this
-	Fixed    int             // guesses in every round, whatever the controller thinks; 0: the controller decides
-	Lenience float64         // in (0, 1]: accept with min(1, p/(lq)), lossy below 1; default 1
-	Branch   int             // guesses for one position at most; 0: what the controller thinks best, 1 with Fixed
-	Cores    []int           // CPUs that the draft's own pool keeps to, and with it the engine's thread; nil: no such pool
-
-	// Open, when Drafter is nil, makes it once the target is loaded.
-	Open func(target *model.Model) (drafter.Drafter, error)
-}
-
-// Check reports what is wrong with the options, defaults put in.
-func (o SpecOptions) Check() error { return o.fill() }
-
-// fill checks the options and puts the defaults in.
-func (o *SpecOptions) fill() error {
-	if o.NMax == 0 {
-		o.NMax = 16
-	}
-	if o.Lenience == 0 {
-		o.Lenience = 1
-	}
-	switch {
-	case o.NMax < 1 || o.NMax > maxGuesses:
-		return fmt.Errorf("speculation: at most %d guesses a round asked for, want 1 to %d", o.NMax, maxGuesses)
-	case o.NMin < 0 || o.NMin > o.NMax:
-		return fmt.Errorf("speculation: at least %d guesses a round asked for, want 0 to %d", o.NMin, o.NMax)
-	case o.Fixed < 0 || o.Fixed > o.NMax:
-		return fmt.Errorf("speculation: %d fixed guesses a round asked for, want 0 to %d", o.Fixed, o.NMax)
-	case o.Fixed > 0 && o.Fixed < o.NMin:
-		return fmt.Errorf("speculation: %d fixed guesses a round asked for, where fewer than %d are not verified", o.Fixed, o.NMin)
-	case o.Branch < 0 || o.Branch > maxBranch:
-		return fmt.Errorf("speculation: %d guesses for one position asked for, want 0 to %d", o.Branch, maxBranch)
-	case !(o.PMin >= 0 && o.PMin <= 1):
-		return fmt.Errorf("speculation: least probability %v, want 0 to 1", o.PMin)
-	case !(o.Lenience > 0 && o.Lenience <= 1):
-		return fmt.Errorf("speculation: lenience %v, want more than 0 and at most 1", o.Lenience)
-	}
-	return nil
-}
 
 // openDrafter makes the drafter that the options describe.
 func (e *Engine) openDrafter() (err error) {
@@ -75,42 +29,6 @@ func (e *Engine) openDrafter() (err error) {
 		return errors.New("speculation: numbers of guesses, a least probability or lenience asked for without a drafter")
 	}
 	return checkTakes(e.control.name, o.PMin, o.Branch)
-}
-
-// maxGuesses and maxBranch bound a tree.
-const (
-	maxGuesses = 64
-	maxBranch  = 8
-)
-
-// MaxGuesses and MaxBranch are the largest values of SpecOptions.NMax and Branch.
-const (
-	MaxGuesses = maxGuesses
-	MaxBranch  = maxBranch
-)
-
-// SpecStats count what speculation did.
-type SpecStats struct {
-	Rounds   int   // passes in which guesses were verified
-	Drafted  int   // guesses verified
-	Accepted int   // guesses accepted
-	Failed   int   // rounds without a guess because the drafter reported an error or panicked, the last one of a request
-	PerDepth []int // accepted guesses by depth, from 1
-	Offered  []int // rounds with a guess at a depth, from 1
-	Widths   []int // rounds by the guesses that were verified, from 1
-	Asks     int   // times that a draft model was asked for guesses
-	Steps    int   // passes of a draft model that this took
-	Lossy    bool  // lenience below 1 was in force
-	// Parts are the drafters, of a union all of them, and behind them the small ones inside others; nil before there is
-	// a drafter. Searches are counted above alone.
-	Parts []PartStats
-}
-
-// PartStats count what one drafter did.
-type PartStats struct {
-	Name     string // the method's; "hierarchical/ngram" for a small one, whose guesses the bigger verifies
-	Drafted  int    // guesses of its own that were verified; one that two drafters had counts for both
-	Accepted int    // guesses of these that were accepted
 }
 
 // speculation is a request's part of it.
@@ -344,57 +262,4 @@ func (e *Engine) drawn(r *run, t *drafter.Tree, node int32) bool {
 		}
 	}
 	return false
-}
-
-func (e *Engine) countAccepted(r *run, t *drafter.Tree, node int32) {
-	depth := t.Depth(node)
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for _, s := range []*SpecStats{&r.stats.Spec, &e.specTotals} {
-		s.Accepted++
-		s.PerDepth = longer(s.PerDepth, depth)
-		s.PerDepth[depth-1]++
-		for i := range s.Parts {
-			if e.control.guessed(t, node, i) {
-				s.Parts[i].Accepted++
-			}
-		}
-	}
-}
-
-func (e *Engine) countRound(r *run, t *drafter.Tree) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	levels := t.Levels()
-	for _, s := range []*SpecStats{&r.stats.Spec, &e.specTotals} {
-		s.Rounds++
-		s.Drafted += t.Len()
-		s.Lossy = e.opts.Spec.Lenience < 1
-		s.Widths = longer(s.Widths, t.Len())
-		s.Widths[t.Len()-1]++
-		s.Offered = longer(s.Offered, levels)
-		for d := range levels {
-			s.Offered[d]++
-		}
-		for i := range s.Parts {
-			for node := range int32(t.Len()) {
-				if e.control.guessed(t, node, i) {
-					s.Parts[i].Drafted++
-				}
-			}
-		}
-	}
-}
-
-// SpecTotals returns what speculation did over all requests since the engine was opened.
-func (e *Engine) SpecTotals() SpecStats {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.specTotals.clone()
-}
-
-// clone returns a copy that later passes do not write to.
-func (s SpecStats) clone() SpecStats {
-	s.PerDepth, s.Offered, s.Widths, s.Parts = slices.Clone(s.PerDepth), slices.Clone(s.Offered), slices.Clone(s.Widths), slices.Clone(s.Parts)
-	return s
 }

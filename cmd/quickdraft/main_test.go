@@ -6,6 +6,8 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"os/signal"
+	"syscall"
 	"testing"
 	"time"
 
@@ -26,6 +28,11 @@ const patience = time.Minute
 func TestMain(m *testing.M) {
 	switch os.Getenv(asProgram) {
 	case "":
+		for _, s := range []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP} {
+			if signal.Ignored(s) { // under nohup: a signal that is caught here, unlike one that is ignored, ends the programs that tests start
+				signal.Notify(make(chan os.Signal, 1), s)
+			}
+		}
 		os.Exit(m.Run())
 	case "stuck": // a command that does not stop
 		watchSignals(context.Background())
@@ -65,6 +72,7 @@ func program(t *testing.T, args ...string) *exec.Cmd {
 // exited waits for a process and returns its exit code.
 func exited(t *testing.T, cmd *exec.Cmd) int {
 	t.Helper()
+	defer time.AfterFunc(2*patience, func() { _ = cmd.Process.Kill() }).Stop()
 	err := cmd.Wait()
 	var exit *exec.ExitError
 	if err != nil {

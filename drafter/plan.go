@@ -318,10 +318,13 @@ func (c *Controller) probe(streams []*Stream, base int) {
 func (c *Controller) introduce(streams []*Stream, base int) {
 	plain := c.pass.At(base)
 	for _, s := range streams {
+		if s.judged {
+			continue
+		}
 		for k := range c.arms {
 			a, most := &c.arms[k], min(2, s.Room, c.nMax)
 			switch {
-			case s.judged || !s.allows(k) || !a.instant && s.Lag > freeLag:
+			case !s.allows(k) || !a.instant && s.Lag > freeLag:
 				continue
 			case k < len(s.Offers) && s.Offers[k] != nil:
 				most = min(most, s.Offers[k].Len())

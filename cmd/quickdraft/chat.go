@@ -29,15 +29,11 @@ var (
 
 // chat opens a conversation in the terminal.
 func (f *runFlags) chat(ctx context.Context) error {
-	m, err := f.open(ctx)
+	m, err := f.start(ctx)
 	if err != nil {
 		return err
 	}
 	defer m.Close()
-	if err := checkBiases(f.LogitBias, m.Model().Config().Vocab); err != nil {
-		return err
-	}
-	fmt.Fprintln(os.Stderr, m.banner())
 	fmt.Fprintln(os.Stderr, dim.Render("/help lists the commands"))
 	c := newConversation(ctx, f, m)
 	p := tea.NewProgram(c, tea.WithContext(ctx), tea.WithoutSignalHandler()) // signals end ctx

@@ -234,11 +234,7 @@ func debugTokenize() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "tokenize", Short: "Read JSON strings, one a line, and print their token ids", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			path, err := f.resolve(cmd.Context())
-			if err != nil {
-				return err
-			}
-			t, err := text.Open(path)
+			_, t, err := f.resolveText(cmd.Context())
 			if err != nil {
 				return err
 			}

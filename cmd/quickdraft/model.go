@@ -109,6 +109,14 @@ func (f *modelFlags) resolve(ctx context.Context) (string, error) {
 	return pull(ctx, f.name)
 }
 
+// resolveText is resolve, and reads what the model says about text.
+func (f *modelFlags) resolveText(ctx context.Context) (path string, t *text.Text, err error) {
+	if path, err = f.resolve(ctx); err == nil {
+		t, err = text.Open(path)
+	}
+	return path, t, err
+}
+
 // checkFolder finds folders that are no model's.
 func checkFolder(path string, info fs.FileInfo) error {
 	if !info.IsDir() {
@@ -144,11 +152,7 @@ func (f *modelFlags) open(ctx context.Context) (*loaded, error) {
 	if err := f.spec.settle(); err != nil { // before a model is pulled
 		return nil, err
 	}
-	path, err := f.resolve(ctx)
-	if err != nil {
-		return nil, err
-	}
-	t, err := text.Open(path)
+	path, t, err := f.resolveText(ctx)
 	if err != nil {
 		return nil, err
 	}

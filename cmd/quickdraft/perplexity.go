@@ -60,11 +60,7 @@ func (f *textFlags) openText(ctx context.Context) (*opened, error) {
 	if len(data) == 0 {
 		return nil, fmt.Errorf("-f %q: is empty, want a text of at least %d tokens, one window (-c)", f.file, f.context)
 	}
-	path, err := f.resolve(ctx)
-	if err != nil {
-		return nil, err
-	}
-	t, err := text.Open(path)
+	path, t, err := f.resolveText(ctx)
 	if err != nil {
 		return nil, err
 	}

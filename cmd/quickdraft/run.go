@@ -134,15 +134,11 @@ func (f *runFlags) run(ctx context.Context) error {
 			return &usageError{errors.New("the prompt is empty: give one as argument, with -p, or on standard input")}
 		}
 	}
-	m, err := f.open(ctx)
+	m, err := f.start(ctx)
 	if err != nil {
 		return err
 	}
 	defer m.Close()
-	if err := checkBiases(p.LogitBias, m.Model().Config().Vocab); err != nil {
-		return err
-	}
-	fmt.Fprintln(os.Stderr, m.banner())
 	var messages []text.Message
 	if f.system != "" {
 		messages = append(messages, text.Message{Role: "system", Content: f.system})
@@ -152,6 +148,20 @@ func (f *runFlags) run(ctx context.Context) error {
 		return err
 	}
 	return f.answer(ctx, m, ids)
+}
+
+// start opens the model, checks what depends on it, and says what it found.
+func (f *runFlags) start(ctx context.Context) (*loaded, error) {
+	m, err := f.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkBiases(f.LogitBias, m.Model().Config().Vocab); err != nil {
+		m.Close()
+		return nil, err
+	}
+	fmt.Fprintln(os.Stderr, m.banner())
+	return m, nil
 }
 
 // encode renders the conversation, or its last message as it is when raw or when the model has no template.

@@ -46,11 +46,7 @@ func (o *templateFlags) compile(ctx context.Context, f *modelFlags, in *chat.Inp
 		}
 		return chat.Compile(string(src))
 	}
-	path, err := f.resolve(ctx)
-	if err != nil {
-		return nil, err
-	}
-	t, err := text.Open(path)
+	_, t, err := f.resolveText(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -52,7 +52,7 @@ func benchBatch() *cobra.Command {
 	intVar(fl, &b.Tokens, "predict", "n", 48, 16, noLimit, "tokens that each stream decodes while it is measured")
 	intVar(fl, &b.Rounds, "repeat", "r", 3, 1, maxRepeats, "times that every number of streams is measured, in turns")
 	intVar(fl, &b.Stall, "stall", "", 0, 0, noLimit, "measure the gaps between tokens while a prompt of this many tokens arrives")
-	fl.Var(&span{&b.stallTarget}, "stall-target", "time that a pass with tokens of a prompt beside running streams may take (0: the engine's, 160ms)")
+	fl.Var(&span{&b.stallTarget}, "stall-target", "time that a pass with tokens of a prompt beside running streams may take (0: the engine's, 150ms)")
 	b.addCacheTypes(cmd)
 	addTemperature(fl, &b.temperature, 0.7, "temperature; 0 takes the most probable token")
 	return cmd

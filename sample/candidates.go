@@ -34,6 +34,7 @@ type candidates struct {
 	part    []float64 // (blocks)
 	marked  mask      // of the block at hand
 	places  [blockSize]int32
+	lanes   [4]float64 // of surprise
 }
 
 func newCandidates(vocab int) candidates {

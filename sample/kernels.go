@@ -28,6 +28,11 @@ type kernelSet struct {
 	atLeast   func(bits *uint64, x *float32, n int, low float32)
 	atLeast64 func(bits *uint64, x *float64, n int, low float64)
 	sumWhere  func(sums, w, x *float64, n int, low float64)
+
+	surprise   func(lanes *float64, x *float32, w *float64, n int, top, inv float64)
+	surprise64 func(lanes, x, w *float64, n int, top, inv float64)
+	nearness   func(keys, x *float64, n int, top, inv, logSum, entropy float64) float64
+	forbid     func(logit, w, keys *float64, n int, low float64)
 }
 
 // kernelSets lists the sets, best level first, the Go loops last.
@@ -169,5 +174,18 @@ func (k *kernelSet) sumsWhere(sums, w, x []float64, low float64) {
 	for b := n; b < nBlocks(len(x)); b++ {
 		lo, hi := b*blockSize, min((b+1)*blockSize, len(x))
 		sums[b] = detmath.SumWhere(w[lo:hi], x[lo:hi], low)
+	}
+}
+
+// forbidden gives -Inf and no weight to the entries whose key is not low or more.
+func (k *kernelSet) forbidden(logit, w, keys []float64, low float64) {
+	n := whole(k.forbid != nil, len(keys), blockSize)
+	if n > 0 {
+		k.forbid(&logit[0], &w[0], &keys[0], n, low)
+	}
+	for i := n * blockSize; i < len(keys); i++ {
+		if !(keys[i] >= low) {
+			logit[i], w[i] = negInf, 0
+		}
 	}
 }

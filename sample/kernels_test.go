@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -74,6 +75,9 @@ func rowSizes() []int {
 type scanned struct {
 	Special                                                 uint32
 	Tops, Tops64, Wide, Weights, Sums, Weights64, Sums64, X []uint64
+	Keys, Left, LeftWeights                                 []uint64 // of typical-p
+	Surprise                                                uint64
+	Farthest                                                float64
 }
 
 func scan(t *testing.T, k *kernelSet, n, shift int, what string, fill func(i int) float32) (s scanned) {
@@ -104,8 +108,29 @@ func scan(t *testing.T, k *kernelSet, n, shift int, what string, fill func(i int
 	s.Weights, s.Sums, s.Weights64, s.Sums64 = w.check(t, what), sums.check(t, what), w64.check(t, what), sums64.check(t, what)
 	require.Equal(t, s.Weights, s.Weights64, what)
 	require.Equal(t, s.Sums, s.Sums64, what)
+	c := candidates{n: n, row: x.data, logit: wide.data, w: w.data, top: top, kernels: k}
+	s.Surprise = math.Float64bits(c.surprise(inv))
+	c.row = nil
+	require.Equal(t, s.Surprise, math.Float64bits(c.surprise(inv)), what)
+	keys := newFenced(n, shift, zero)
+	s.Farthest = k.nearnesses(keys.data, wide.data, top, inv, 3, 1.25) + 0 // not -0
+	s.Keys = keys.check(t, what)
 	for i, v := range w.data {
 		require.InDelta(t, math.Exp((float64(x.data[i])-top)*inv), v, 1e-13, what)
+	}
+	before := slices.Clone(w.data)
+	low := negInf
+	if n > 0 {
+		low = max(-100, keys.data[n/2]) // a key that occurs, or among keys that do
+	}
+	k.forbidden(wide.data, w.data, keys.data, low)
+	s.Left, s.LeftWeights = wide.check(t, what), w.check(t, what)
+	for i, key := range keys.data {
+		logit, weight := float64(x.data[i]), before[i]
+		if !(key >= low) {
+			logit, weight = negInf, 0
+		}
+		require.Equal(t, [2]float64{logit, weight}, [2]float64{wide.data[i], w.data[i]}, what)
 	}
 	return s
 }
@@ -156,7 +181,7 @@ func TestEveryKernelIsAssembly(t *testing.T) {
 			ran[name] = true
 		}
 	}
-	require.Len(t, ran, 2*8)
+	require.Len(t, ran, 2*12)
 }
 
 // TestEveryLevelChoosesTheSame samples with the kernels of each level; ids and distributions must have the same bits.
@@ -252,6 +277,7 @@ func BenchmarkKernels(b *testing.B) {
 	row := benchLogits()
 	n := len(row)
 	wide, w, narrow, tops := make([]float64, n), make([]float64, n), make([]float32, nBlocks(n)), make([]float64, nBlocks(n))
+	keys := make([]float64, n)
 	kernelSets[0].widened(wide, row)
 	b.Run("argmax/naive", func(b *testing.B) {
 		b.SetBytes(int64(4 * n))
@@ -269,6 +295,11 @@ func BenchmarkKernels(b *testing.B) {
 		{"widen", 4, func(k *kernelSet) { k.widened(wide, row) }},
 		{"weights", 4, func(k *kernelSet) { k.weights(w, tops, row, 20, 1) }},
 		{"weights64", 8, func(k *kernelSet) { k.weights64(w, tops, wide, 20, 1) }},
+		{"surprise", 12, func(k *kernelSet) {
+			c := candidates{n: n, row: row, w: w, top: 20, kernels: k}
+			c.surprise(1)
+		}},
+		{"nearness", 16, func(k *kernelSet) { k.nearnesses(keys, wide, 20, 1, 3, 1) }},
 		{"sums where", 16, func(k *kernelSet) { k.sumsWhere(tops, w, wide, 3) }},
 		{"sum", 8, func(k *kernelSet) { sumOf(wide) }},
 		{"squares", 8, func(k *kernelSet) { squaresOf(wide, 3) }},

@@ -4,6 +4,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -384,8 +385,16 @@ func BenchmarkSample(b *testing.B) {
 		{"top-n-sigma", func(p *Params) { p.TopNSigma = 1 }},
 		{"xtc", func(p *Params) { p.XTCProbability, p.XTCThreshold = 1, 0.01 }},
 		{"dry, penalties", func(p *Params) { p.DRYMultiplier, p.RepeatPenalty, p.PresencePenalty = 0.8, 1.1, 0.5 }},
+		{"dry, penalties, 32,000 tokens", func(p *Params) { p.DRYMultiplier, p.RepeatPenalty, p.PresencePenalty = 0.8, 1.1, 0.5 }},
 		{"mirostat", func(p *Params) { p.Mirostat = 2 }},
 		{"mirostat, flat", func(p *Params) { p.Mirostat, p.Temperature, p.MirostatTau = 2, 5, 9 }},
+		{"typical, top-p, flat", func(p *Params) { p.Temperature, p.TypicalP, p.TopP = 5, 0.9, 0.9 }},
+		{"typical, xtc, flat", func(p *Params) { p.Temperature, p.TypicalP, p.XTCProbability, p.XTCThreshold = 5, 0.9, 1, 1e-5 }},
+		{"top-n-sigma, typical, flat", func(p *Params) { p.Temperature, p.TopNSigma, p.TypicalP = 5, 5, 0.9 }},
+		{"top-n-sigma, top-p, flat", func(p *Params) { p.Temperature, p.TopNSigma, p.TopP = 5, 5, 0.9 }},
+		{"typical, very flat", func(p *Params) { p.Temperature, p.TypicalP = 100, 0.5 }},
+		{"xtc, flat", func(p *Params) { p.Temperature, p.XTCProbability, p.XTCThreshold = 5, 1, 1e-5 }},
+		{"dry, typical, flat", func(p *Params) { p.Temperature, p.DRYMultiplier, p.RepeatPenalty, p.TypicalP = 5, 0.8, 1.1, 0.9 }},
 		{"everything", everything},
 		{"everything, flat", func(p *Params) { everything(p); p.Temperature, p.TopK, p.MinP = 5, 0, 0.0001 }},
 		{"everything, temperature first", func(p *Params) {
@@ -395,6 +404,10 @@ func BenchmarkSample(b *testing.B) {
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			s := mustNew(b, vocab, c.change)
+			history := history
+			if strings.Contains(c.name, "32,000") {
+				history = slices.Repeat(history, 32)
+			}
 			b.SetBytes(int64(4 * vocab))
 			for b.Loop() {
 				if _, err := s.Sample(logits, history); err != nil {

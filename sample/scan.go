@@ -73,31 +73,19 @@ func (c *candidates) keepLogits(low float64) {
 	c.shrink(n)
 }
 
-// hide forbids the candidates whose key is below low, and the first skip of those whose key it is; they keep their places. It
-// is for lists most of which stay.
+// hide forbids the candidates whose key is below low, and the first skip of those whose key it is; they keep their places, and
+// the caller adds up what is left. It is for lists most of which stay.
 func (c *candidates) hide(keys []float64, low float64, skip int) {
 	c.widen()
-	for b := range nBlocks(c.n) {
-		lo, hi := c.block(b)
-		keys, logit, w := keys[lo:hi], c.logit[lo:hi], c.w[lo:hi]
-		c.kernels.atLeast64Of(&c.marked, keys, low)
-		for i := 0; skip > 0 && i < len(keys); i++ {
-			if keys[i] == low {
-				c.marked[i/64] &^= 1 << (i % 64)
-				skip--
-			}
-		}
-		for i := range c.marked {
-			c.marked[i] = ^c.marked[i]
-		}
-		for _, i := range c.places[:c.decode(0)] {
-			if int(i) < len(w) {
-				logit[i], w[i] = negInf, 0
-			}
+	logit, w := c.logit[:c.n], c.w[:c.n]
+	c.kernels.forbidden(logit, w, keys, low)
+	for i := 0; skip > 0; i++ {
+		if keys[i] == low {
+			logit[i], w[i] = negInf, 0
+			skip--
 		}
 	}
 	c.topped = false
-	c.addSums()
 }
 
 // keepWeights drops the candidates with a weight below low, which is at most 1. A sum is never below what it adds.
@@ -126,17 +114,16 @@ func (c *candidates) atLeast(low float64, f func(i int)) {
 	}
 }
 
-// overWeights calls f with the candidates whose weight is low or more, in order. f must not go through the list itself.
-func (c *candidates) overWeights(low float64, f func(i int)) {
+// overWeights calls f with the candidates whose weight is low or more, block by block and in order. f must not go through the list
+// itself.
+func (c *candidates) overWeights(low float64, f func(at []int32)) {
 	for b, s := range c.sums[:nBlocks(c.n)] {
 		if s < low {
 			continue
 		}
 		lo, hi := c.block(b)
 		c.kernels.atLeast64Of(&c.marked, c.w[lo:hi], low)
-		for _, i := range c.places[:c.decode(lo)] {
-			f(int(i))
-		}
+		f(c.places[:c.decode(lo)])
 	}
 }
 
@@ -184,25 +171,6 @@ func squaresOf[T float32 | float64](x []T, mean float64) float64 {
 	}
 	for _, v := range x {
 		a += square(v)
-	}
-	return a + b + c + d
-}
-
-// surprise adds up the weights times the logarithms of the weights, as sumOf does: that of entry i is (x[i]-top)*inv.
-func surprise[T float32 | float64](x []T, w []float64, top, inv float64) float64 {
-	var a, b, c, d float64
-	term := func(v T, w float64) float64 {
-		if w > 0 {
-			return float64(w * float64((float64(v)-top)*inv))
-		}
-		return 0
-	}
-	for ; len(x) >= 4; x, w = x[4:], w[4:] {
-		w := w[:4]
-		a, b, c, d = a+term(x[0], w[0]), b+term(x[1], w[1]), c+term(x[2], w[2]), d+term(x[3], w[3])
-	}
-	for i, v := range x {
-		a += term(v, w[i])
 	}
 	return a + b + c + d
 }

@@ -71,6 +71,7 @@ func (w *Workspace) topP(p float64) {
 		c.widen()
 		if cut, ok := w.flatBorder(c.logit[:c.n], c.top, float64(16*c.temp), target); ok {
 			c.hide(c.logit[:c.n], cut.key, cut.equal-cut.ties)
+			c.addSums()
 			return
 		}
 	}
@@ -138,68 +139,6 @@ func (w *Workspace) minP(m float64) {
 	c.keepWeights(m)
 }
 
-// typicalP keeps the tokens whose surprise is nearest to the entropy until their sum reaches p, and all as near as the last.
-func (w *Workspace) typicalP(p float64) {
-	c := &w.cand
-	if p >= 1 {
-		return
-	}
-	c.weigh()
-	sum, inv := c.sum, 1/c.temp
-	logSum := detmath.Log(sum)
-	entropy := logSum
-	if c.row != nil {
-		entropy -= surprise(c.row[:c.n], c.w, c.top, inv) / sum
-	} else {
-		entropy -= surprise(c.logit[:c.n], c.w, c.top, inv) / sum
-	}
-	// As in topP, half of (1-p)/n is after the border if nothing more probable can come after it: nothing does where the surprise
-	// is over twice the entropy.
-	lowest := float64(sum * min(float64(0.5*(1-p))/float64(c.n), float64(0.999*detmath.Exp(float64(-2*entropy)))))
-	flat := c.isFlat(lowest)
-	if !flat {
-		c.keepWeights(lowest)
-	}
-	c.widen()
-	keys, farthest := w.keys[:c.n], 0.0
-	for i, l := range c.logit[:c.n] {
-		keys[i] = -math.Abs(logSum - float64((l-c.top)*inv) - entropy)
-		if keys[i] < farthest && keys[i] > negInf {
-			farthest = keys[i]
-		}
-	}
-	w.keepTypical(keys, min(16, max(-farthest, 1e-6)), float64(p*sum), flat)
-}
-
-// keepTypical drops what is beyond the border of the keys.
-func (w *Workspace) keepTypical(keys []float64, span, target float64, flat bool) {
-	c := &w.cand
-	if flat {
-		if cut, ok := w.flatBorder(keys, 0, span, target); ok {
-			top := c.top
-			c.hide(keys, cut.key, 0)
-			c.findTop()
-			c.weighed = c.top == top
-			return
-		}
-	}
-	cut, ok := w.sel.border(keys, c.w[:c.n], span, target)
-	if !ok {
-		return
-	}
-	n := 0
-	c.top = math.Inf(-1)
-	for i, key := range keys {
-		if key >= cut.key {
-			c.top = max(c.top, c.logit[i])
-			c.move(n, i)
-			n++
-		}
-	}
-	c.shrink(n)
-	c.weighed = false // top may have gone
-}
-
 // topNSigma keeps the logits within n standard deviations of the highest.
 func (w *Workspace) topNSigma(n float64) {
 	c := &w.cand
@@ -228,20 +167,24 @@ func (w *Workspace) xtc(p *Params, position int) {
 	c.weigh()
 	c.widen()
 	low := max(float64(p.XTCThreshold*c.sum), math.SmallestNonzeroFloat64) // a token without probability is not above a threshold of 0
-	above, last := 0, -1
-	c.overWeights(low, func(i int) {
-		above++
-		if last < 0 || c.w[i] < c.w[last] {
-			last = i
+	above, last, least := 0, -1, math.Inf(1)
+	c.overWeights(low, func(at []int32) {
+		above += len(at)
+		for _, i := range at {
+			if c.w[i] < least {
+				last, least = int(i), c.w[i]
+			}
 		}
 	})
 	if above < 2 {
 		return
 	}
-	c.overWeights(low, func(i int) {
-		if i != last {
-			c.set(i, negInf)
+	kept := c.logit[last]
+	c.overWeights(low, func(at []int32) {
+		for _, i := range at {
+			c.logit[i] = negInf
 		}
 	})
+	c.logit[last], c.stale = kept, true
 	c.changed()
 }

@@ -29,12 +29,13 @@ const (
 	signBit = 0x80000000
 )
 
-// Predicates of VCMPPS, quiet. Unordered and not-less are true for NaN, the others false.
+// Predicates of VCMPPS, quiet. Unordered and those with not are true for NaN, the others false.
 const (
-	cmpUnordered    = 3
-	cmpNotLess      = 21
-	cmpGreaterEqual = 29
-	cmpGreater      = 30
+	cmpUnordered       = 3
+	cmpNotLess         = 21
+	cmpNotGreaterEqual = 25
+	cmpGreaterEqual    = 29
+	cmpGreater         = 30
 )
 
 // float is 64 bytes of memory with a repeated float.

@@ -41,3 +41,23 @@ func AtLeast64(bits *uint64, x *float64, n int, low float64)
 //
 //go:noescape
 func SumWhere(sums *float64, w *float64, x *float64, n int, low float64)
+
+// Surprise adds w[i]*((x[i]-top)*inv) to lanes[i%4] where w[i] is above 0, for 128*n floats.
+//
+//go:noescape
+func Surprise(lanes *float64, x *float32, w *float64, n int, top float64, inv float64)
+
+// Surprise64 is Surprise of float64.
+//
+//go:noescape
+func Surprise64(lanes *float64, x *float64, w *float64, n int, top float64, inv float64)
+
+// Nearness sets keys[i] to -|logSum-(x[i]-top)*inv-entropy| for 128*n floats and returns the lowest finite one or 0.
+//
+//go:noescape
+func Nearness(keys *float64, x *float64, n int, top float64, inv float64, logSum float64, entropy float64) float64
+
+// Forbid sets logit[i] to -Inf and w[i] to 0 where keys[i] is not low or more, for 128*n floats.
+//
+//go:noescape
+func Forbid(logit *float64, w *float64, keys *float64, n int, low float64)

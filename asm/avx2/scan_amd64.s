@@ -994,3 +994,265 @@ lanes:
 done:
 	VZEROUPPER
 	RET
+
+// func Surprise(lanes *float64, x *float32, w *float64, n int, top float64, inv float64)
+// Requires: AVX
+TEXT ·Surprise(SB), NOSPLIT, $0-48
+	MOVQ         lanes+0(FP), AX
+	MOVQ         x+8(FP), CX
+	MOVQ         w+16(FP), DX
+	VBROADCASTSD top+32(FP), Y0
+	VBROADCASTSD inv+40(FP), Y1
+	VXORPD       Y2, Y2, Y2
+	MOVQ         n+24(FP), BX
+	TESTQ        BX, BX
+	JE           done
+	VMOVUPD      (AX), Y3
+
+block:
+	MOVQ $0x00000008, SI
+
+lanes:
+	VCVTPS2PD (CX), Y4
+	VMOVUPD   (DX), Y5
+	VSUBPD    Y0, Y4, Y4
+	VMULPD    Y1, Y4, Y4
+	VMULPD    Y4, Y5, Y4
+	VCMPPD    $0x1e, Y2, Y5, Y5
+	VANDPD    Y5, Y4, Y4
+	VADDPD    Y4, Y3, Y3
+	VCVTPS2PD 16(CX), Y4
+	VMOVUPD   32(DX), Y5
+	VSUBPD    Y0, Y4, Y4
+	VMULPD    Y1, Y4, Y4
+	VMULPD    Y4, Y5, Y4
+	VCMPPD    $0x1e, Y2, Y5, Y5
+	VANDPD    Y5, Y4, Y4
+	VADDPD    Y4, Y3, Y3
+	VCVTPS2PD 32(CX), Y4
+	VMOVUPD   64(DX), Y5
+	VSUBPD    Y0, Y4, Y4
+	VMULPD    Y1, Y4, Y4
+	VMULPD    Y4, Y5, Y4
+	VCMPPD    $0x1e, Y2, Y5, Y5
+	VANDPD    Y5, Y4, Y4
+	VADDPD    Y4, Y3, Y3
+	VCVTPS2PD 48(CX), Y4
+	VMOVUPD   96(DX), Y5
+	VSUBPD    Y0, Y4, Y4
+	VMULPD    Y1, Y4, Y4
+	VMULPD    Y4, Y5, Y4
+	VCMPPD    $0x1e, Y2, Y5, Y5
+	VANDPD    Y5, Y4, Y4
+	VADDPD    Y4, Y3, Y3
+	ADDQ      $+64, CX
+	SUBQ      $-128, DX
+	DECQ      SI
+	JNE       lanes
+	DECQ      BX
+	JNE       block
+	VMOVUPD   Y3, (AX)
+
+done:
+	VZEROUPPER
+	RET
+
+// func Surprise64(lanes *float64, x *float64, w *float64, n int, top float64, inv float64)
+// Requires: AVX
+TEXT ·Surprise64(SB), NOSPLIT, $0-48
+	MOVQ         lanes+0(FP), AX
+	MOVQ         x+8(FP), CX
+	MOVQ         w+16(FP), DX
+	VBROADCASTSD top+32(FP), Y0
+	VBROADCASTSD inv+40(FP), Y1
+	VXORPD       Y2, Y2, Y2
+	MOVQ         n+24(FP), BX
+	TESTQ        BX, BX
+	JE           done
+	VMOVUPD      (AX), Y3
+
+block:
+	MOVQ $0x00000008, SI
+
+lanes:
+	VMOVUPD (CX), Y4
+	VMOVUPD (DX), Y5
+	VSUBPD  Y0, Y4, Y4
+	VMULPD  Y1, Y4, Y4
+	VMULPD  Y4, Y5, Y4
+	VCMPPD  $0x1e, Y2, Y5, Y5
+	VANDPD  Y5, Y4, Y4
+	VADDPD  Y4, Y3, Y3
+	VMOVUPD 32(CX), Y4
+	VMOVUPD 32(DX), Y5
+	VSUBPD  Y0, Y4, Y4
+	VMULPD  Y1, Y4, Y4
+	VMULPD  Y4, Y5, Y4
+	VCMPPD  $0x1e, Y2, Y5, Y5
+	VANDPD  Y5, Y4, Y4
+	VADDPD  Y4, Y3, Y3
+	VMOVUPD 64(CX), Y4
+	VMOVUPD 64(DX), Y5
+	VSUBPD  Y0, Y4, Y4
+	VMULPD  Y1, Y4, Y4
+	VMULPD  Y4, Y5, Y4
+	VCMPPD  $0x1e, Y2, Y5, Y5
+	VANDPD  Y5, Y4, Y4
+	VADDPD  Y4, Y3, Y3
+	VMOVUPD 96(CX), Y4
+	VMOVUPD 96(DX), Y5
+	VSUBPD  Y0, Y4, Y4
+	VMULPD  Y1, Y4, Y4
+	VMULPD  Y4, Y5, Y4
+	VCMPPD  $0x1e, Y2, Y5, Y5
+	VANDPD  Y5, Y4, Y4
+	VADDPD  Y4, Y3, Y3
+	ADDQ    $+128, CX
+	SUBQ    $-128, DX
+	DECQ    SI
+	JNE     lanes
+	DECQ    BX
+	JNE     block
+	VMOVUPD Y3, (AX)
+
+done:
+	VZEROUPPER
+	RET
+
+// func Nearness(keys *float64, x *float64, n int, top float64, inv float64, logSum float64, entropy float64) float64
+// Requires: AVX
+TEXT ·Nearness(SB), NOSPLIT, $0-64
+	MOVQ         keys+0(FP), AX
+	MOVQ         x+8(FP), CX
+	VBROADCASTSD top+24(FP), Y0
+	VBROADCASTSD inv+32(FP), Y1
+	VBROADCASTSD logSum+40(FP), Y2
+	VBROADCASTSD entropy+48(FP), Y3
+	VMOVUPD      splatfff0000000000000<>+0(SB), Y4
+	VXORPD       Y5, Y5, Y5
+	MOVQ         n+16(FP), DX
+	TESTQ        DX, DX
+	JE           done
+
+block:
+	MOVQ $0x00000008, BX
+
+lanes:
+	VMOVUPD (CX), Y6
+	VSUBPD  Y0, Y6, Y6
+	VMULPD  Y1, Y6, Y6
+	VSUBPD  Y6, Y2, Y6
+	VSUBPD  Y3, Y6, Y6
+	VORPD   splat8000000000000000<>+0(SB), Y6, Y6
+	VMOVUPD Y6, (AX)
+	VCMPPD  $0x1e, Y4, Y6, Y7
+	VANDPD  Y7, Y6, Y6
+	VMINPD  Y6, Y5, Y5
+	VMOVUPD 32(CX), Y6
+	VSUBPD  Y0, Y6, Y6
+	VMULPD  Y1, Y6, Y6
+	VSUBPD  Y6, Y2, Y6
+	VSUBPD  Y3, Y6, Y6
+	VORPD   splat8000000000000000<>+0(SB), Y6, Y6
+	VMOVUPD Y6, 32(AX)
+	VCMPPD  $0x1e, Y4, Y6, Y7
+	VANDPD  Y7, Y6, Y6
+	VMINPD  Y6, Y5, Y5
+	VMOVUPD 64(CX), Y6
+	VSUBPD  Y0, Y6, Y6
+	VMULPD  Y1, Y6, Y6
+	VSUBPD  Y6, Y2, Y6
+	VSUBPD  Y3, Y6, Y6
+	VORPD   splat8000000000000000<>+0(SB), Y6, Y6
+	VMOVUPD Y6, 64(AX)
+	VCMPPD  $0x1e, Y4, Y6, Y7
+	VANDPD  Y7, Y6, Y6
+	VMINPD  Y6, Y5, Y5
+	VMOVUPD 96(CX), Y6
+	VSUBPD  Y0, Y6, Y6
+	VMULPD  Y1, Y6, Y6
+	VSUBPD  Y6, Y2, Y6
+	VSUBPD  Y3, Y6, Y6
+	VORPD   splat8000000000000000<>+0(SB), Y6, Y6
+	VMOVUPD Y6, 96(AX)
+	VCMPPD  $0x1e, Y4, Y6, Y7
+	VANDPD  Y7, Y6, Y6
+	VMINPD  Y6, Y5, Y5
+	SUBQ    $-128, CX
+	SUBQ    $-128, AX
+	DECQ    BX
+	JNE     lanes
+	DECQ    DX
+	JNE     block
+
+done:
+	VEXTRACTF128 $0x01, Y5, X6
+	VMINPD       X6, X5, X5
+	VPERMILPD    $0x01, X5, X6
+	VMINPD       X6, X5, X5
+	VMOVSD       X5, ret+56(FP)
+	VZEROUPPER
+	RET
+
+DATA splat8000000000000000<>+0(SB)/8, $0x8000000000000000
+DATA splat8000000000000000<>+8(SB)/8, $0x8000000000000000
+DATA splat8000000000000000<>+16(SB)/8, $0x8000000000000000
+DATA splat8000000000000000<>+24(SB)/8, $0x8000000000000000
+DATA splat8000000000000000<>+32(SB)/8, $0x8000000000000000
+DATA splat8000000000000000<>+40(SB)/8, $0x8000000000000000
+DATA splat8000000000000000<>+48(SB)/8, $0x8000000000000000
+DATA splat8000000000000000<>+56(SB)/8, $0x8000000000000000
+GLOBL splat8000000000000000<>(SB), RODATA|NOPTR, $64
+
+// func Forbid(logit *float64, w *float64, keys *float64, n int, low float64)
+// Requires: AVX
+TEXT ·Forbid(SB), NOSPLIT, $0-40
+	MOVQ         logit+0(FP), AX
+	MOVQ         w+8(FP), CX
+	MOVQ         keys+16(FP), DX
+	VBROADCASTSD low+32(FP), Y0
+	VMOVUPD      splatfff0000000000000<>+0(SB), Y1
+	VXORPD       Y2, Y2, Y2
+	MOVQ         n+24(FP), BX
+	TESTQ        BX, BX
+	JE           done
+
+block:
+	MOVQ $0x00000008, SI
+
+lanes:
+	VMOVUPD   (DX), Y2
+	VCMPPD    $0x1d, Y0, Y2, Y3
+	VBLENDVPD Y3, (AX), Y1, Y2
+	VMOVUPD   Y2, (AX)
+	VANDPD    (CX), Y3, Y2
+	VMOVUPD   Y2, (CX)
+	VMOVUPD   32(DX), Y2
+	VCMPPD    $0x1d, Y0, Y2, Y3
+	VBLENDVPD Y3, 32(AX), Y1, Y2
+	VMOVUPD   Y2, 32(AX)
+	VANDPD    32(CX), Y3, Y2
+	VMOVUPD   Y2, 32(CX)
+	VMOVUPD   64(DX), Y2
+	VCMPPD    $0x1d, Y0, Y2, Y3
+	VBLENDVPD Y3, 64(AX), Y1, Y2
+	VMOVUPD   Y2, 64(AX)
+	VANDPD    64(CX), Y3, Y2
+	VMOVUPD   Y2, 64(CX)
+	VMOVUPD   96(DX), Y2
+	VCMPPD    $0x1d, Y0, Y2, Y3
+	VBLENDVPD Y3, 96(AX), Y1, Y2
+	VMOVUPD   Y2, 96(AX)
+	VANDPD    96(CX), Y3, Y2
+	VMOVUPD   Y2, 96(CX)
+	SUBQ      $-128, AX
+	SUBQ      $-128, CX
+	SUBQ      $-128, DX
+	DECQ      SI
+	JNE       lanes
+	DECQ      BX
+	JNE       block
+
+done:
+	VZEROUPPER
+	RET

@@ -642,3 +642,229 @@ lanes:
 done:
 	VZEROUPPER
 	RET
+
+// func Surprise(lanes *float64, x *float32, w *float64, n int, top float64, inv float64)
+// Requires: AVX
+TEXT ·Surprise(SB), NOSPLIT, $0-48
+	MOVQ         lanes+0(FP), AX
+	MOVQ         x+8(FP), CX
+	MOVQ         w+16(FP), DX
+	VBROADCASTSD top+32(FP), Y0
+	VBROADCASTSD inv+40(FP), Y1
+	VXORPD       Y2, Y2, Y2
+	MOVQ         n+24(FP), BX
+	TESTQ        BX, BX
+	JE           done
+	VMOVUPD      (AX), Y3
+
+block:
+	MOVQ $0x00000008, SI
+
+lanes:
+	VCVTPS2PD (CX), Y4
+	VMOVUPD   (DX), Y5
+	VSUBPD    Y0, Y4, Y4
+	VMULPD    Y1, Y4, Y4
+	VMULPD    Y4, Y5, Y4
+	VCMPPD    $0x1e, Y2, Y5, Y5
+	VANDPD    Y5, Y4, Y4
+	VADDPD    Y4, Y3, Y3
+	VCVTPS2PD 16(CX), Y4
+	VMOVUPD   32(DX), Y5
+	VSUBPD    Y0, Y4, Y4
+	VMULPD    Y1, Y4, Y4
+	VMULPD    Y4, Y5, Y4
+	VCMPPD    $0x1e, Y2, Y5, Y5
+	VANDPD    Y5, Y4, Y4
+	VADDPD    Y4, Y3, Y3
+	VCVTPS2PD 32(CX), Y4
+	VMOVUPD   64(DX), Y5
+	VSUBPD    Y0, Y4, Y4
+	VMULPD    Y1, Y4, Y4
+	VMULPD    Y4, Y5, Y4
+	VCMPPD    $0x1e, Y2, Y5, Y5
+	VANDPD    Y5, Y4, Y4
+	VADDPD    Y4, Y3, Y3
+	VCVTPS2PD 48(CX), Y4
+	VMOVUPD   96(DX), Y5
+	VSUBPD    Y0, Y4, Y4
+	VMULPD    Y1, Y4, Y4
+	VMULPD    Y4, Y5, Y4
+	VCMPPD    $0x1e, Y2, Y5, Y5
+	VANDPD    Y5, Y4, Y4
+	VADDPD    Y4, Y3, Y3
+	ADDQ      $+64, CX
+	SUBQ      $-128, DX
+	DECQ      SI
+	JNE       lanes
+	DECQ      BX
+	JNE       block
+	VMOVUPD   Y3, (AX)
+
+done:
+	VZEROUPPER
+	RET
+
+// func Surprise64(lanes *float64, x *float64, w *float64, n int, top float64, inv float64)
+// Requires: AVX
+TEXT ·Surprise64(SB), NOSPLIT, $0-48
+	MOVQ         lanes+0(FP), AX
+	MOVQ         x+8(FP), CX
+	MOVQ         w+16(FP), DX
+	VBROADCASTSD top+32(FP), Y0
+	VBROADCASTSD inv+40(FP), Y1
+	VXORPD       Y2, Y2, Y2
+	MOVQ         n+24(FP), BX
+	TESTQ        BX, BX
+	JE           done
+	VMOVUPD      (AX), Y3
+
+block:
+	MOVQ $0x00000008, SI
+
+lanes:
+	VMOVUPD (CX), Y4
+	VMOVUPD (DX), Y5
+	VSUBPD  Y0, Y4, Y4
+	VMULPD  Y1, Y4, Y4
+	VMULPD  Y4, Y5, Y4
+	VCMPPD  $0x1e, Y2, Y5, Y5
+	VANDPD  Y5, Y4, Y4
+	VADDPD  Y4, Y3, Y3
+	VMOVUPD 32(CX), Y4
+	VMOVUPD 32(DX), Y5
+	VSUBPD  Y0, Y4, Y4
+	VMULPD  Y1, Y4, Y4
+	VMULPD  Y4, Y5, Y4
+	VCMPPD  $0x1e, Y2, Y5, Y5
+	VANDPD  Y5, Y4, Y4
+	VADDPD  Y4, Y3, Y3
+	VMOVUPD 64(CX), Y4
+	VMOVUPD 64(DX), Y5
+	VSUBPD  Y0, Y4, Y4
+	VMULPD  Y1, Y4, Y4
+	VMULPD  Y4, Y5, Y4
+	VCMPPD  $0x1e, Y2, Y5, Y5
+	VANDPD  Y5, Y4, Y4
+	VADDPD  Y4, Y3, Y3
+	VMOVUPD 96(CX), Y4
+	VMOVUPD 96(DX), Y5
+	VSUBPD  Y0, Y4, Y4
+	VMULPD  Y1, Y4, Y4
+	VMULPD  Y4, Y5, Y4
+	VCMPPD  $0x1e, Y2, Y5, Y5
+	VANDPD  Y5, Y4, Y4
+	VADDPD  Y4, Y3, Y3
+	ADDQ    $+128, CX
+	SUBQ    $-128, DX
+	DECQ    SI
+	JNE     lanes
+	DECQ    BX
+	JNE     block
+	VMOVUPD Y3, (AX)
+
+done:
+	VZEROUPPER
+	RET
+
+// func Nearness(keys *float64, x *float64, n int, top float64, inv float64, logSum float64, entropy float64) float64
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·Nearness(SB), NOSPLIT, $0-64
+	MOVQ         keys+0(FP), AX
+	MOVQ         x+8(FP), CX
+	VBROADCASTSD top+24(FP), Z0
+	VBROADCASTSD inv+32(FP), Z1
+	VBROADCASTSD logSum+40(FP), Z2
+	VBROADCASTSD entropy+48(FP), Z3
+	VMOVUPD      splatfff0000000000000<>+0(SB), Z4
+	VXORPD       Y5, Y5, Y5
+	MOVQ         n+16(FP), DX
+	TESTQ        DX, DX
+	JE           done
+
+block:
+	MOVQ $0x00000008, BX
+
+lanes:
+	VMOVUPD (CX), Z6
+	VSUBPD  Z0, Z6, Z6
+	VMULPD  Z1, Z6, Z6
+	VSUBPD  Z6, Z2, Z6
+	VSUBPD  Z3, Z6, Z6
+	VORPD   splat8000000000000000<>+0(SB), Z6, Z6
+	VMOVUPD Z6, (AX)
+	VCMPPD  $0x1e, Z4, Z6, K1
+	VMINPD  Z6, Z5, K1, Z5
+	VMOVUPD 64(CX), Z6
+	VSUBPD  Z0, Z6, Z6
+	VMULPD  Z1, Z6, Z6
+	VSUBPD  Z6, Z2, Z6
+	VSUBPD  Z3, Z6, Z6
+	VORPD   splat8000000000000000<>+0(SB), Z6, Z6
+	VMOVUPD Z6, 64(AX)
+	VCMPPD  $0x1e, Z4, Z6, K1
+	VMINPD  Z6, Z5, K1, Z5
+	SUBQ    $-128, CX
+	SUBQ    $-128, AX
+	DECQ    BX
+	JNE     lanes
+	DECQ    DX
+	JNE     block
+
+done:
+	VEXTRACTF64X4 $0x01, Z5, Y6
+	VMINPD        Y6, Y5, Y5
+	VEXTRACTF128  $0x01, Y5, X6
+	VMINPD        X6, X5, X5
+	VPERMILPD     $0x01, X5, X6
+	VMINPD        X6, X5, X5
+	VMOVSD        X5, ret+56(FP)
+	VZEROUPPER
+	RET
+
+DATA splat8000000000000000<>+0(SB)/8, $0x8000000000000000
+DATA splat8000000000000000<>+8(SB)/8, $0x8000000000000000
+DATA splat8000000000000000<>+16(SB)/8, $0x8000000000000000
+DATA splat8000000000000000<>+24(SB)/8, $0x8000000000000000
+DATA splat8000000000000000<>+32(SB)/8, $0x8000000000000000
+DATA splat8000000000000000<>+40(SB)/8, $0x8000000000000000
+DATA splat8000000000000000<>+48(SB)/8, $0x8000000000000000
+DATA splat8000000000000000<>+56(SB)/8, $0x8000000000000000
+GLOBL splat8000000000000000<>(SB), RODATA|NOPTR, $64
+
+// func Forbid(logit *float64, w *float64, keys *float64, n int, low float64)
+// Requires: AVX, AVX512F
+TEXT ·Forbid(SB), NOSPLIT, $0-40
+	MOVQ         logit+0(FP), AX
+	MOVQ         w+8(FP), CX
+	MOVQ         keys+16(FP), DX
+	VBROADCASTSD low+32(FP), Z0
+	VMOVUPD      splatfff0000000000000<>+0(SB), Z1
+	VXORPD       Y2, Y2, Y2
+	MOVQ         n+24(FP), BX
+	TESTQ        BX, BX
+	JE           done
+
+block:
+	MOVQ $0x00000008, SI
+
+lanes:
+	VMOVUPD (DX), Z3
+	VCMPPD  $0x19, Z0, Z3, K1
+	VMOVUPD Z1, K1, (AX)
+	VMOVUPD Z2, K1, (CX)
+	VMOVUPD 64(DX), Z3
+	VCMPPD  $0x19, Z0, Z3, K1
+	VMOVUPD Z1, K1, 64(AX)
+	VMOVUPD Z2, K1, 64(CX)
+	SUBQ    $-128, AX
+	SUBQ    $-128, CX
+	SUBQ    $-128, DX
+	DECQ    SI
+	JNE     lanes
+	DECQ    BX
+	JNE     block
+
+done:
+	VZEROUPPER
+	RET

@@ -1,6 +1,7 @@
 package probe
 
 import (
+	"encoding/binary"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -13,12 +14,24 @@ import (
 	"quickdraft/asm/cpu"
 )
 
-func TestReadStaysInside(t *testing.T) {
-	b := make([]byte, 64*9+63)
-	for n := range b {
-		require.NotPanics(t, func() { Read(b[:n]) }, "%d bytes", n)
+// TestReadGoAddsUpEveryLine compares the sums with those of the words one by one.
+func TestReadGoAddsUpEveryLine(t *testing.T) {
+	b := make([]byte, 9*lineBytes)
+	for i := range b {
+		b[i] = byte(i*7 + i/256)
 	}
-	readGo(&b[0], 9)
+	for lines := range 10 {
+		var sums [8]uint64
+		for i := range 8 * lines {
+			sums[i%8] += binary.NativeEndian.Uint64(b[8*i:])
+		}
+		readGo(&b[0], lines)
+		want := uint64(0)
+		for _, s := range sums {
+			want ^= s
+		}
+		require.Equal(t, want, sink.Load(), "%d lines", lines)
+	}
 }
 
 func TestInt8PeakCounts(t *testing.T) {

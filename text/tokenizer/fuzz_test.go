@@ -69,20 +69,6 @@ func FuzzFromJSON(f *testing.F) {
 	})
 }
 
-// FuzzCharsmap reads any bytes as a table of replacements and applies it.
-func FuzzCharsmap(f *testing.F) {
-	f.Add([]byte{4, 0, 0, 0, 0, 4, 0, 0, 'x', 0}, "a")
-	f.Add(bytes.Repeat([]byte{1, 1, 0, 0}, 20), "é\u0301 ﬁ")
-	f.Fuzz(func(t *testing.T, data []byte, text string) {
-		m, err := newCharsmap(data)
-		if err != nil {
-			return
-		}
-		m.normalize(text)
-		(&sentencePiece{chars: m, squeeze: true, prefix: true}).normalize(text)
-	})
-}
-
 // FuzzFromGGUF reads any bytes as a model file's metadata.
 func FuzzFromGGUF(f *testing.F) {
 	for _, set := range []func(*gguf.Writer){

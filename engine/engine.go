@@ -69,15 +69,23 @@ func Open(path string, o Options) (*Engine, error) {
 		return nil, err
 	}
 	pool := tensor.NewPool(o.Threads)
+	context := 0
+	check := func(c model.Config) (err error) {
+		if context, err = o.contextFor(c.ContextLen); err == nil && o.Check != nil {
+			err = o.Check(c, context)
+		}
+		return err
+	}
 	m, err := model.Load(path, model.Options{
-		F32: o.F32, Pool: pool, MaxBatch: o.Chunk, Progress: o.Progress, Stop: o.Stop, TilesDir: o.TilesDir, Note: o.Note,
+		F32: o.F32, Pool: pool, MaxBatch: o.Chunk, Progress: o.Progress, Check: check, Stop: o.Stop, TilesDir: o.TilesDir, Note: o.Note,
 	})
 	if err != nil {
 		pool.Close()
 		return nil, err
 	}
 	e := &Engine{
-		model: m, pool: pool, opts: o, done: make(chan struct{}), forward: m.Forward, now: time.Now, samples: sample.NewWorkspace(m.Config().Vocab),
+		model: m, pool: pool, opts: o, contextLen: context, done: make(chan struct{}), forward: m.Forward, now: time.Now,
+		samples: sample.NewWorkspace(m.Config().Vocab),
 	}
 	e.chooser = chooser{e: e, spaces: []*sample.Workspace{e.samples}}
 	e.passes.target = o.StallTarget
@@ -92,24 +100,9 @@ func Open(path string, o Options) (*Engine, error) {
 	return e, nil
 }
 
-// size settles the context length and makes the KV cache.
+// size makes the KV cache and the drafter.
 func (e *Engine) size() error {
-	trained := e.model.Config().ContextLen
-	e.contextLen = e.opts.Context
-	if e.contextLen == 0 {
-		e.contextLen = min(trained, 4096)
-		if n := e.opts.KVTokens; n > 0 {
-			e.contextLen = min(e.contextLen, n)
-		}
-	}
-	if trained > 0 && e.contextLen > trained {
-		return &ContextError{e.contextLen, trained}
-	}
-	tokens := cmp.Or(e.opts.KVTokens, e.contextLen)
-	if tokens < e.contextLen {
-		return fmt.Errorf("kv tokens: %d are less than a context of %d", tokens, e.contextLen)
-	}
-	cfg, err := e.cacheConfig(blocksFor(tokens))
+	cfg, err := e.cacheConfig(blocksFor(cmp.Or(e.opts.KVTokens, e.contextLen)))
 	if err != nil {
 		return err
 	}

@@ -1,10 +1,12 @@
 package engine
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
 	"quickdraft/machine"
+	"quickdraft/model"
 )
 
 // Options configure an engine. Zero values mean the defaults named here.
@@ -29,8 +31,11 @@ type Options struct {
 	F32        bool                    // float32 weights and activations throughout, for comparison
 	Progress   func(done, total int64) // loading progress, bytes; may be nil
 	Stop       func() error            // asked while loading; its error ends it; may be nil
-	TilesDir   string                  // folder that keeps repacked weights for the next start; "" keeps none
-	Note       func(line string)       // told in one line when TilesDir cannot be used or a drafter panics; may be nil
+	// Check is asked before any weight is read, with a configuration whose Vocab is not known yet and the context that requests
+	// will have; its error ends Open; may be nil.
+	Check    func(c model.Config, context int) error
+	TilesDir string            // folder that keeps repacked weights for the next start; "" keeps none
+	Note     func(line string) // told in one line when TilesDir cannot be used or a drafter panics; may be nil
 }
 
 // MaxChunk and MaxRunning are the largest values of Options.Chunk and Options.MaxRunning.
@@ -93,4 +98,19 @@ type ContextError struct{ Asked, Trained int }
 
 func (e *ContextError) Error() string {
 	return fmt.Sprintf("context: %d tokens asked for, the model was trained for %d", e.Asked, e.Trained)
+}
+
+// contextFor is how many tokens a request may hold with a model that was trained for some.
+func (o *Options) contextFor(trained int) (int, error) {
+	n := o.Context
+	if n == 0 {
+		n = min(trained, 4096, cmp.Or(o.KVTokens, maxLength))
+	}
+	if trained > 0 && n > trained {
+		return 0, &ContextError{n, trained}
+	}
+	if tokens := cmp.Or(o.KVTokens, n); tokens < n {
+		return 0, fmt.Errorf("kv tokens: %d are less than a context of %d", tokens, n)
+	}
+	return n, nil
 }

@@ -41,6 +41,9 @@ type Options struct {
 	// TilesDir, if set, is a folder that keeps the repacked weights: they are written there by the first load and mapped by
 	// the next ones. It is made when there is none.
 	TilesDir string
+	// Check, if set, is asked before any weight is read, with a configuration whose Vocab is not known yet; its error ends the
+	// loading.
+	Check func(c Config) error
 	// Stop, if set, is asked after each tensor; its error ends the loading.
 	Stop func() error
 	// Note, if set, is called with one line when TilesDir cannot be used or a file in it is damaged.
@@ -228,6 +231,9 @@ func (m *Model) load(name string, arch architecture, f *fields, w weights, o Opt
 		return fmt.Errorf("MaxBatch = %d: want 1 to %d", o.MaxBatch, 1<<16)
 	}
 	cfg, err := readConfig(name, arch, f)
+	if err == nil && o.Check != nil {
+		err = o.Check(*cfg)
+	}
 	if err != nil {
 		return err
 	}

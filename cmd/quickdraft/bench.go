@@ -34,7 +34,7 @@ func benchCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "bench", Short: "Measure prefill and decode speed beside the machine's memory bandwidth", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			m, err := f.open(cmd.Context())
+			m, err := f.open(cmd.Context(), nil)
 			if err != nil {
 				return err
 			}

@@ -55,7 +55,7 @@ func checkKinds(s string) error {
 }
 
 func runBenchSpec(ctx context.Context, f *modelFlags, o bench.SpecOptions, asJSON bool) error {
-	m, err := f.open(ctx)
+	m, err := f.open(ctx, nil)
 	if err != nil {
 		return err
 	}

@@ -198,7 +198,7 @@ func debugGenerate() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			e, err := f.openEngine(cmd.Context(), path, nil)
+			e, err := f.openEngine(cmd.Context(), path, nil, nil)
 			if err != nil {
 				return err
 			}

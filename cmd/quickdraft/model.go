@@ -17,6 +17,7 @@ import (
 	"quickdraft/hub"
 	"quickdraft/kvcache"
 	"quickdraft/machine"
+	"quickdraft/model"
 	"quickdraft/sample"
 	"quickdraft/text"
 )
@@ -135,7 +136,7 @@ func checkFolder(path string, info fs.FileInfo) error {
 // loaded is a model ready to answer.
 type loaded struct {
 	*engine.Engine
-	text *text.Text
+	prompter
 	path string
 	spec *specFlags
 }
@@ -147,8 +148,9 @@ func (m *loaded) Close() error {
 	return err
 }
 
-// open resolves and loads the model with its tokenizer and template.
-func (f *modelFlags) open(ctx context.Context) (*loaded, error) {
+// open resolves and loads the model with its tokenizer and template. check, which may be nil, judges what is asked of them before
+// weights are read.
+func (f *modelFlags) open(ctx context.Context, check func(p *prompter) error) (*loaded, error) {
 	if err := f.spec.settle(); err != nil { // before a model is pulled
 		return nil, err
 	}
@@ -156,13 +158,18 @@ func (f *modelFlags) open(ctx context.Context) (*loaded, error) {
 	if err != nil {
 		return nil, err
 	}
-	e, err := f.openEngine(ctx, path, t)
+	m := &loaded{prompter: prompter{text: t}, path: path, spec: &f.spec}
+	m.Engine, err = f.openEngine(ctx, path, t, func(c model.Config, context int) error {
+		if m.config, m.context = c, context; check == nil {
+			return nil
+		}
+		return check(&m.prompter)
+	})
 	if err != nil {
 		return nil, err
 	}
-	m := &loaded{Engine: e, text: t, path: path, spec: &f.spec}
-	c := e.Model().Config()
-	if err := c.CheckTokens(t.Tokenizer.VocabSize()); err != nil {
+	m.config = m.Model().Config() // with what the weights say
+	if err := m.config.CheckTokens(t.Tokenizer.VocabSize()); err != nil {
 		m.Close()
 		return nil, err
 	}
@@ -196,9 +203,10 @@ func (f *modelFlags) engineOptions() engine.Options {
 	return o
 }
 
-// openEngine loads the model at path, and with its text t what speculates for it; without t nothing does.
-func (f *modelFlags) openEngine(ctx context.Context, path string, t *text.Text) (*engine.Engine, error) {
+// openEngine loads the model at path, and with its text t what speculates for it; without t nothing does. check may be nil.
+func (f *modelFlags) openEngine(ctx context.Context, path string, t *text.Text, check func(model.Config, int) error) (*engine.Engine, error) {
 	o := f.engineOptions()
+	o.Check = check
 	bar := newBar("loading", os.Stderr)
 	defer bar.Finish()
 	o.Progress, o.Note, o.Stop = bar.Set, bar.Note, stopOf(ctx)

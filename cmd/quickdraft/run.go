@@ -18,7 +18,6 @@ import (
 	"quickdraft/hub"
 	"quickdraft/sample"
 	"quickdraft/text"
-	"quickdraft/text/tokenizer"
 )
 
 // runFlags are the options of quickdraft run.
@@ -134,53 +133,36 @@ func (f *runFlags) run(ctx context.Context) error {
 			return &usageError{errors.New("the prompt is empty: give one as argument, with -p, or on standard input")}
 		}
 	}
-	m, err := f.start(ctx)
+	messages := []text.Message{{Role: "user", Content: f.prompt}}
+	if f.system != "" {
+		messages = append([]text.Message{{Role: "system", Content: f.system}}, messages...)
+	}
+	var ids []int32
+	m, err := f.start(ctx, func(p *prompter) (err error) {
+		if ids, err = p.encode(ctx, messages, f.raw); err == nil {
+			err = p.checkRoom(len(ids), f.nPredict)
+		}
+		return err
+	})
 	if err != nil {
 		return err
 	}
 	defer m.Close()
-	var messages []text.Message
-	if f.system != "" {
-		messages = append(messages, text.Message{Role: "system", Content: f.system})
-	}
-	ids, err := m.encode(ctx, append(messages, text.Message{Role: "user", Content: f.prompt}), f.raw)
-	if err != nil {
-		return err
-	}
 	return f.answer(ctx, m, ids)
 }
 
 // start opens the model, checks what depends on it, and says what it found.
-func (f *runFlags) start(ctx context.Context) (*loaded, error) {
-	m, err := f.open(ctx)
+func (f *runFlags) start(ctx context.Context, check func(*prompter) error) (*loaded, error) {
+	m, err := f.open(ctx, check)
 	if err != nil {
 		return nil, err
 	}
-	if err := checkBiases(f.LogitBias, m.Model().Config().Vocab); err != nil {
+	if err := checkBiases(f.LogitBias, m.config.Vocab); err != nil {
 		m.Close()
 		return nil, err
 	}
 	fmt.Fprintln(os.Stderr, m.banner())
 	return m, nil
-}
-
-// encode renders the conversation, or its last message as it is when raw or when the model has no template.
-func (m *loaded) encode(ctx context.Context, messages []text.Message, raw bool) ([]int32, error) {
-	size := 0
-	for _, msg := range messages {
-		size += len(msg.Content)
-	}
-	if least := m.text.Tokenizer.LeastTokens(size); least > m.ContextLen() {
-		return nil, fmt.Errorf("prompt: %d bytes are at least %d tokens and do not fit a context of %d (-c)", size, least, m.ContextLen())
-	}
-	last := messages[len(messages)-1].Content
-	if m.Model().Config().EncoderLayers > 0 { // an encoder reads a text that ends, as T5's does with </s>
-		return m.text.Tokenizer.Encode(last, tokenizer.EncodeOptions{AddSpecial: true, ParseSpecial: true}), nil
-	}
-	if raw || m.text.Template == nil {
-		return m.text.Tokenizer.EncodePrompt(last), nil
-	}
-	return m.text.Prompt(ctx, messages)
 }
 
 // answer streams one answer to standard output and the figures to standard error, or both as one JSON object.

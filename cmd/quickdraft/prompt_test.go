@@ -1,0 +1,55 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestPromptsBeyondTheContext asks what does not fit: an error of usage with both numbers, before weights are read, for they are
+// damaged. What just fits is answered.
+func TestPromptsBeyondTheContext(t *testing.T) {
+	t.Setenv("QUICKDRAFT_HOME", t.TempDir())
+	model := small(t)
+	ask := func(prompt string, args ...string) (code int, stderr string) {
+		t.Helper()
+		code, _, stderr = said(t, append([]string{"run", "-m", model, "-p", prompt, "--raw"}, args...)...)
+		return code, stderr
+	}
+	code, stderr := ask("abcdefghijklmnopqrst", "-c", "8")
+	require.Equal(t, 2, code, stderr)
+	found := regexp.MustCompile(`^error: prompt: (\d+) tokens do not fit a context of 8 \(-c\) that must also hold the answer\n$`).FindStringSubmatch(stderr)
+	require.Len(t, found, 2, stderr)
+	var n int
+	_, err := fmt.Sscan(found[1], &n)
+	require.NoError(t, err)
+	for _, c := range []struct{ context, predict, code int }{{n - 1, 0, 2}, {n, 1, 2}, {n, -1, 2}, {n, 0, 0}, {n + 1, 1, 0}, {n + 1, 9, 0}} {
+		code, stderr := ask("abcdefghijklmnopqrst", "-c", fmt.Sprint(c.context), "-n", fmt.Sprint(c.predict))
+		require.Equal(t, c.code, code, "%+v: %s", c, stderr)
+		if code == 2 {
+			require.Contains(t, stderr, fmt.Sprintf("prompt: %d tokens do not fit a context of %d (-c)", n, c.context))
+		}
+	}
+
+	data, err := os.ReadFile(model)
+	require.NoError(t, err)
+	copy(data[len(data)-400:], bytes.Repeat([]byte{0xff}, 400)) // scales that are no numbers
+	require.NoError(t, os.WriteFile(model, data, 0o600))
+	code, stderr = ask("abc")
+	require.Equal(t, 1, code, stderr)
+	require.Contains(t, stderr, "a scale that is not a finite number")
+	huge := strings.Repeat("0123456789", 1<<20)
+	for _, args := range [][]string{{"-c", "8"}, {}, {"-c", "8", "--num-beams", "2"}} {
+		code, stderr = ask(huge, args...)
+		require.Equal(t, 2, code, "%v: %s", args, stderr)
+		require.Regexp(t, `^error: prompt: 10485760 bytes are at least \d+ tokens and do not fit a context of (8|1024) \(-c\)\n$`, stderr)
+	}
+	code, stderr = ask(manyLetters(2000))
+	require.Equal(t, 2, code, stderr)
+	require.Regexp(t, `^error: prompt: \d+ tokens do not fit a context of 1024 \(-c\) that must also hold the answer\n$`, stderr)
+}

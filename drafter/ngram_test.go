@@ -51,6 +51,35 @@ func TestNGramBacksOffAndChains(t *testing.T) {
 	require.ErrorContains(t, err, "-1 guesses")
 }
 
+// TestPoolsArePerRequest tells one request's session a text that repeats itself, with a secret in it, and asks that of another one,
+// whose text ends where the secret would follow: nothing is guessed there, and the first goes on guessing it.
+func TestPoolsArePerRequest(t *testing.T) {
+	secret := []int32{1, 2, 3, 4, 90, 91, 92, 93}
+	var known []int32
+	for range 6 {
+		known = append(known, secret...)
+	}
+	known = append(known, secret[:4]...)
+	ngram, err := NewNGram(0)
+	require.NoError(t, err)
+	suffix, err := NewSuffix(nil)
+	require.NoError(t, err)
+	for _, d := range []Drafter{ngram, suffix} {
+		owner, err := d.NewSession()
+		require.NoError(t, err)
+		owner.Committed(known)
+		other, err := d.NewSession()
+		require.NoError(t, err)
+		other.Committed(secret[:4])
+		rounds := []Round{
+			{Session: other, IDs: secret[:4], Budget: Budget{Nodes: 4, Depth: 4}, Tree: &Tree{}}, {Session: owner, IDs: known, Budget: Budget{Nodes: 4, Depth: 4}, Tree: &Tree{}},
+		}
+		require.NoError(t, d.Propose(rounds))
+		require.Empty(t, rounds[0].Tree.IDs, d.Name())
+		require.Equal(t, secret[4:], rounds[1].Tree.IDs, d.Name())
+	}
+}
+
 // TestNGramAgainstCounting compares the tables with counts made from the whole sequence.
 func TestNGramAgainstCounting(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

@@ -68,6 +68,10 @@ func TestLeavingEndsWithinOnePass(t *testing.T) {
 		"prefill": {
 			request: request(1, 300, 20), at: func(r *run, queued bool) bool { return !queued && r.seq.Len() > 16 && r.emitted() == 0 },
 		},
+		"the middle of a prompt of 8,000 tokens": {
+			change:  func(o *Options) { o.Context, o.KVTokens, o.Chunk = 8192, 8192+512, 256 },
+			request: request(1, 8000, 20), at: func(r *run, queued bool) bool { return !queued && r.seq.Len() > 4000 && r.emitted() == 0 },
+		},
 		"decode":  {request: request(1, 30, 200), at: func(r *run, _ bool) bool { return r.emitted() == 5 }},
 		"stream":  {request: request(1, 30, 400), unread: true, at: func(r *run, _ bool) bool { return r.paused() }},
 		"choices": {request: request(1, 60, 200), choices: 3, at: func(r *run, _ bool) bool { return r.emitted() == 3 }},

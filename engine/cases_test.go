@@ -2,14 +2,13 @@ package engine
 
 import (
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"quickdraft/drafter"
+	"quickdraft/internal/golden"
 	"quickdraft/sample"
 )
 
@@ -182,39 +181,41 @@ func TestEightFreePositionsAndSixteenGuesses(t *testing.T) {
 
 // specCases are what has gone wrong for users of other engines when these guess ahead, and the tests of each.
 var specCases = map[string][]string{
-	"temperature 0, 50 prompts, guesses 1..16, every drafter: identical ids":          {"TestFiftyTextsOnRandomWeights", "TestFiftyTextsOnARealModel", "TestGreedyAnswersAreAlikeInEverySetting"},
-	"a row of logits from a pass over M tokens has the bits of the row alone":         {"TestChunksGiveTheSameBits", "TestWantedRowsOnly", "TestOneAnswerWhateverHappensBeside"},
-	"p and q go through the same pipeline":                                            {"TestTheToysDistribution", "TestTheToysAcceptance", "TestModelDrawsFromTheRequestsPipeline"},
-	"q without mass where p has some, p equal to q, p and q disjoint":                 {"TestNothingIsEverNaN", "TestSampledNeverLeavesTheTargetsSupport"},
-	"same seed, same ids, alone and with 4 neighbours, after a restart":               {"TestNeighboursChangeNoDraw", "TestEveryDrafterSamples"},
-	"logit bias -100 on the token that is always guessed, penalties, min-p":           {"TestTheGuessThatIsForbidden"},
-	"a grammar with 8 guesses, one that starts after </think> at each offset":         {"TestAGrammarThatBeginsInsideABlock", "TestMasksHoldAlongTheTree"},
-	"logprobs for every accepted guess":                                               {"TestLogprobsOfAcceptedGuesses"},
-	"stops of all kinds inside an accepted block, max_tokens 2, 3, 5":                 {"TestGuessesStopAtStops", "TestEveryEndOfGenerationEnds"},
-	"a padded vocabulary, more embedding rows than tokens":                            {"TestCompatible", "TestModelNeverProposesPastTheTargetsVocabulary", "TestGuessesFitThePassAndTheVocabulary"},
-	"vocabularies that differ in one id, in the end token, or wholly":                 {"TestCompatible"},
-	"8 free positions and 16 guesses, a draft of a shorter context":                   {"TestEightFreePositionsAndSixteenGuesses", "TestModelStopsQuietly"},
-	"a draft that stays off or unusable is an error, guesses in requests 1, 2, 3":     {"TestAskedForAndImpossibleIsAnError", "TestThreeRequestsHaveGuesses", "TestThreeRequestsOfAProcessHaveGuesses"},
-	"state saved and restored with the draft's part":                                  {"TestASavedPrefixBringsTheDraftAlong"},
-	"acceptance of each stream equal at 1 and 16":                                     {"TestAcceptanceIsPerRequest"},
-	"never slower than plain decoding, decided on tokens a second, not on acceptance": {"TestAUselessDrafterCostsAtMostThreePercent", "TestGuessesThatNeverPayBecomeRare"},
+	"temperature 0, 50 prompts, guesses 1..16, every drafter: identical ids":          {"bench/TestFiftyTextsOnRandomWeights", "bench/TestFiftyTextsOnARealModel", "engine/TestGreedyAnswersAreAlikeInEverySetting"},
+	"a row of logits from a pass over M tokens has the bits of the row alone":         {"model/TestChunksGiveTheSameBits", "model/TestWantedRowsOnly", "engine/TestOneAnswerWhateverHappensBeside"},
+	"p and q go through the same pipeline":                                            {"engine/TestTheToysDistribution", "engine/TestTheToysAcceptance", "drafter/TestModelDrawsFromTheRequestsPipeline"},
+	"q without mass where p has some, p equal to q, p and q disjoint":                 {"engine/verify/TestNothingIsEverNaN", "engine/verify/TestSampledNeverLeavesTheTargetsSupport"},
+	"same seed, same ids, alone and with 4 neighbours, after a restart":               {"engine/TestNeighboursChangeNoDraw", "engine/TestEveryDrafterSamples"},
+	"logit bias -100 on the token that is always guessed, penalties, min-p":           {"engine/TestTheGuessThatIsForbidden"},
+	"a grammar with 8 guesses, one that starts after </think> at each offset":         {"engine/TestAGrammarThatBeginsInsideABlock", "engine/TestMasksHoldAlongTheTree"},
+	"logprobs for every accepted guess":                                               {"engine/TestLogprobsOfAcceptedGuesses"},
+	"stops of all kinds inside an accepted block, max_tokens 2, 3, 5":                 {"engine/TestGuessesStopAtStops", "engine/TestEveryEndOfGenerationEnds"},
+	"a padded vocabulary, more embedding rows than tokens":                            {"drafter/TestCompatible", "drafter/TestModelNeverProposesPastTheTargetsVocabulary", "engine/TestGuessesFitThePassAndTheVocabulary"},
+	"vocabularies that differ in one id, in the end token, or wholly":                 {"drafter/TestCompatible"},
+	"8 free positions and 16 guesses, a draft of a shorter context":                   {"engine/TestEightFreePositionsAndSixteenGuesses", "drafter/TestModelStopsQuietly"},
+	"a draft that stays off or unusable is an error, guesses in requests 1, 2, 3":     {"cmd/quickdraft/TestAskedForAndImpossibleIsAnError", "engine/TestThreeRequestsHaveGuesses", "bench/TestThreeRequestsOfAProcessHaveGuesses"},
+	"state saved and restored with the draft's part":                                  {"engine/TestASavedPrefixBringsTheDraftAlong"},
+	"acceptance of each stream equal at 1 and 16":                                     {"engine/TestAcceptanceIsPerRequest"},
+	"never slower than plain decoding, decided on tokens a second, not on acceptance": {"drafter/TestAUselessDrafterCostsAtMostThreePercent", "engine/TestGuessesThatNeverPayBecomeRare"},
 }
 
-// TestEveryCaseHasATest looks the tests up, so that none goes away unnoticed.
+// serverCases are those of sampling, lengths, stops, leaving, the prefix cache and streaming.
+var serverCases = map[string][]string{
+	"max_tokens 0, 1, 2, absent, 2^31, -1: the exact count, 0 is prefill only":                        {"engine/TestEveryLengthOfAnswer", "engine/TestLimits"},
+	"an empty prompt, one token, as many as the context less one, as it has, one more":                {"engine/TestBadRequestsAreRefusedBeforeAnyWork", "engine/TestEveryLengthOfAnswer", "engine/TestLimits"},
+	"10 MB of text: refused with both numbers before any work":                                        {"cmd/quickdraft/TestPromptsBeyondTheContext"},
+	"stops over the borders of tokens, that overlap, empty, at the end":                               {"text/TestStopStrings", "text/TestStopStringsByDefinition", "text/TestStopStringsThatCannotBe", "text/TestLongStopStrings", "cmd/quickdraft/TestRunStops"},
+	"stops inside a block of guesses":                                                                 {"engine/TestStopperAndEndOfGeneration", "engine/TestGuessesStopAtStops"},
+	"a caller leaves while queued, in a long prompt, between draft and verification, while streaming": {"engine/TestLeavingEndsWithinOnePass", "engine/TestLeavingBetweenDraftAndVerification", "engine/TestLeavingWithNothingElseToDo", "engine/TestCancelEndsWithinOnePass"},
+	"500 random cancels beside neighbours that stay as they are":                                      {"engine/TestFiveHundredCancels", "engine/TestTwoThousandRequests"},
+	"a cache hit by hash alone":                                                                       {"kvcache/TestCollidingHashesDecideNothing", "kvcache/TestAdoptFindsTheLongestPrefix"},
+	"a shared pool of n-grams":                                                                        {"drafter/TestPoolsArePerRequest", "engine/TestNeighboursChangeNoDraw"},
+	"streams that cut characters, U+FFFD too early, a block that ends inside a character":             {"text/tokenizer/TestStreamOfAnyIDs", "text/tokenizer/TestStreamHoldsBack", "text/tokenizer/FuzzRoundTrip"},
+}
+
+// TestEveryCaseHasATest looks the tests up, so that none goes away unnoticed. The cases of models and text, of numerics and of
+// machines are in packages text, model and machine.
 func TestEveryCaseHasATest(t *testing.T) {
-	var all strings.Builder
-	for _, dir := range []string{".", "verify", "../drafter", "../model", "../bench", "../cmd/quickdraft"} {
-		files, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
-		require.NoError(t, err)
-		for _, file := range files {
-			data, err := os.ReadFile(file)
-			require.NoError(t, err)
-			all.Write(data)
-		}
-	}
-	for what, names := range specCases {
-		for _, name := range names {
-			require.Contains(t, all.String(), "\nfunc "+name+"(t *testing.T)", what)
-		}
-	}
+	golden.Covered(t, specCases)
+	golden.Covered(t, serverCases)
 }

@@ -227,7 +227,7 @@ func TestEveryLengthOfAnswer(t *testing.T) {
 		}
 		e := openWritten(t, o, nil)
 		for _, prompt := range []int{1, 2, 15, 16, 17, context - 2, context - 1} {
-			for _, out := range []int{0, 1, 2, 3, context - prompt - 1, context - prompt, context - prompt + 1, 1 << 30, -1} {
+			for _, out := range []int{0, 1, 2, 3, context - prompt - 1, context - prompt, context - prompt + 1, 1 << 31, -1} {
 				r := request(prompt, prompt, out)
 				want := out
 				if out < 0 || out > context-prompt {

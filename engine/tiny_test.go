@@ -26,7 +26,7 @@ func writeRandom(path string, dim, heads, kvHeads, vocab, layers int, change fun
 	w.Set("tokenizer.ggml.tokens", tokens)
 	w.Set("tokenizer.ggml.eos_token_id", uint32(2))
 	for key, v := range map[string]uint32{
-		"block_count": uint32(layers), "context_length": 4096, "embedding_length": uint32(dim), "feed_forward_length": uint32(dim),
+		"block_count": uint32(layers), "context_length": 1 << 14, "embedding_length": uint32(dim), "feed_forward_length": uint32(dim),
 		"attention.head_count": uint32(heads), "attention.head_count_kv": uint32(kvHeads),
 	} {
 		w.Set("llama."+key, v)

@@ -3,6 +3,7 @@ package model
 import (
 	"math"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -16,16 +17,33 @@ import (
 func turned(r *tensor.Rope, pos int32) []float32 {
 	pool := tensor.NewPool(1)
 	defer pool.Close()
-	x := tensor.NewF32(1, tinyHeadDim)
+	x := tensor.NewF32(1, r.RotDim)
 	for i := range x.Data {
 		x.Data[i] = 1
 	}
-	tensor.NewCPU(pool, 1, tinyHeadDim).Rope(x, tinyHeadDim, []int32{pos}, r)
+	tensor.NewCPU(pool, 1, r.RotDim).Rope(x, r.RotDim, []int32{pos}, r)
 	return x.Data
 }
 
-// TestRopeFarOut compares heads at far positions with the rule in float64. The stretch of Llama 3 comes from metadata or
-// from rope_freqs.weight, which wins over any metadata beside it.
+// requireFarOut compares heads at far positions with the rule in float64: theta^(-2i/dim) / divisors[i].
+func requireFarOut(t *testing.T, name string, m *Model, theta float64, divisors []float32) {
+	table := m.arch.(*llama).rope
+	n := len(divisors)
+	require.Equal(t, 2*n, table.RotDim)
+	for _, pos := range []int32{0, 10, 2000, 6000, 20000} {
+		got := turned(&table, pos)
+		for i, d := range divisors {
+			angle := float64(pos) * math.Pow(theta, -float64(i)/float64(n)) / float64(d)
+			sin, cos := math.Sincos(angle)
+			off := 4e-7*angle + 1e-6 // frequencies are float32, as everywhere
+			require.InDelta(t, cos-sin, got[i], 2*off, "%s: position %d, frequency %d", name, pos, i)
+			require.InDelta(t, cos+sin, got[i+n], 2*off, "%s: position %d, frequency %d", name, pos, i)
+		}
+	}
+}
+
+// TestRopeFarOut has the stretch of Llama 3 from metadata, in all spellings of config.json, or from rope_freqs.weight, which wins
+// over any metadata beside it.
 func TestRopeFarOut(t *testing.T) {
 	const theta = 500000
 	r := Rope{Kind: "llama3", Dim: tinyHeadDim, Theta: theta, Factor: 32, OrigLen: 8192, LowFreq: 1, HighFreq: 4}
@@ -65,18 +83,24 @@ func TestRopeFarOut(t *testing.T) {
 		for _, change := range c.changes {
 			change(f)
 		}
-		m := loadModel(t, f.write(t), Options{MaxBatch: 1})
-		table := m.arch.(*llama).rope
-		for _, pos := range []int32{0, 10, 2000, 6000, 20000} {
-			got := turned(&table, pos)
-			for i, d := range c.divisors {
-				angle := float64(pos) * math.Pow(theta, -float64(2*i)/tinyHeadDim) / float64(d)
-				sin, cos := math.Sincos(angle)
-				off := 4e-7*angle + 1e-6 // frequencies are float32, as everywhere
-				require.InDelta(t, cos-sin, got[i], 2*off, "%s: position %d, frequency %d", name, pos, i)
-				require.InDelta(t, cos+sin, got[i+tinyHeadDim/2], 2*off, "%s: position %d, frequency %d", name, pos, i)
+		requireFarOut(t, name, loadModel(t, f.write(t), Options{MaxBatch: 1}), theta, c.divisors)
+	}
+	r.Dim = 16
+	for _, name := range []string{"rope_scaling.type", "rope_scaling.rope_type", "rope_parameters.rope_type"} {
+		object, key, _ := strings.Cut(name, ".")
+		dir := copyDir(t, filepath.Join(golden.Dir(t, "archs"), "llama3-rope"))
+		editConfig(t, dir, func(c map[string]any) {
+			delete(c, "rope_scaling")
+			delete(c, "rope_theta")
+			c["max_position_embeddings"] = 131072
+			scaling := map[string]any{key: "llama3", "factor": 32, "original_max_position_embeddings": 8192, "low_freq_factor": 1, "high_freq_factor": 4}
+			if c[object] = scaling; object == "rope_parameters" {
+				scaling["rope_theta"] = theta
+			} else {
+				c["rope_theta"] = theta
 			}
-		}
+		})
+		requireFarOut(t, name, loadModel(t, dir, Options{MaxBatch: 1}), theta, llama3Divisors(&r))
 	}
 }
 

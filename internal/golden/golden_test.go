@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"testing/fstest"
 
 	"github.com/stretchr/testify/require"
 )
@@ -71,4 +72,19 @@ func TestDir(t *testing.T) {
 	path, o := run(Dir, "archs")
 	require.Equal(t, outcome{}, o)
 	require.Equal(t, filepath.Join(dir, "archs"), path)
+}
+
+func TestCovered(t *testing.T) {
+	tests, err := testsBelow(fstest.MapFS{
+		"a/b/x_test.go":        {Data: []byte("package b\n\nfunc TestOne(t *testing.T) {}\n\nfunc FuzzTwo(f *testing.F) {}\n\nfunc helper() {}\n// func TestNone(")},
+		"a/y.go":               {Data: []byte("\nfunc TestNone() {}\n")},
+		"a/testdata/z_test.go": {Data: []byte("\nfunc TestNone(t *testing.T) {}\n")},
+		"_gen/z_test.go":       {Data: []byte("\nfunc TestNone(t *testing.T) {}\n")},
+		"root_test.go":         {Data: []byte("func TestRoot(t *testing.T) {}")},
+	})
+	require.NoError(t, err)
+	require.Equal(t, map[string]bool{"a/b/TestOne": true, "a/b/FuzzTwo": true, "TestRoot": true}, tests)
+	require.Empty(t, uncovered(map[string][]string{"x": {"a/b/TestOne", "a/b/FuzzTwo"}, "y": {"TestRoot"}}, tests))
+	require.Equal(t, []string{"x: there is no a/b/TestTwo", "y: no test"}, uncovered(map[string][]string{"x": {"a/b/TestOne", "a/b/TestTwo"}, "y": nil}, tests))
+	Covered(t, map[string][]string{"this one": {"internal/golden/TestCovered"}})
 }

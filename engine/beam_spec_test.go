@@ -85,6 +85,7 @@ func TestSpeculativeBeamsAreThoseOfAPlainSearch(t *testing.T) {
 	names := append(drafter.Names(), "suffix+draft", "ngram+suffix", "lookahead+random")
 	for _, name := range names {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel() // an engine for each
 			for _, o := range []Options{
 				{Spec: SpecOptions{Fixed: 1}}, {Spec: SpecOptions{Fixed: 4}, Threads: 1}, {Spec: SpecOptions{Fixed: 16, NMin: 2}, Chunk: 23},
 				{Spec: SpecOptions{PMin: 0.01, Fixed: 3}, NoPrefix: true, KVTokens: 192}, {},

@@ -170,6 +170,7 @@ func TestWrongTreesChangeNothing(t *testing.T) {
 	plain := openTiny(t, Options{Context: 64, KVTokens: 256})
 	for name, guess := range wrongs {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel() // passes of one thread
 			d := &hostile{guess: guess}
 			rounds := 0
 			for i, s := range []SpecOptions{

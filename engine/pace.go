@@ -22,6 +22,7 @@ type pace struct {
 	prompts  bool          // perToken comes from a pass with prompts
 	decoding int           // tokens of running answers, guesses included, in the pass that is being scheduled or was last
 	drafting time.Duration // for these
+	waiting  bool          // answers beside them wait for their draft models to read, between this pass and the next too
 }
 
 // learn takes in what a pass over n tokens took, of which all but decoding are of prompts.
@@ -48,7 +49,7 @@ func (c *pace) price(perToken time.Duration) {
 
 // chunkBeside returns how many prompt tokens may share a pass with the running answers; without any there is no bound.
 func (c *pace) chunkBeside() int {
-	if c.decoding == 0 {
+	if c.decoding == 0 && !c.waiting {
 		return math.MaxInt
 	}
 	fit := 0

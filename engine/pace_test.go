@@ -197,4 +197,8 @@ func TestDraftingIsPartOfThePace(t *testing.T) {
 	require.Equal(t, without-40, c.chunkBeside())
 	c.drafting = 500 * ms
 	require.Equal(t, minChunk, c.chunkBeside())
+	c.drafting, c.decoding = 40*ms, 0
+	require.Equal(t, math.MaxInt, c.chunkBeside(), "nobody waits")
+	c.waiting = true
+	require.Equal(t, 88, c.chunkBeside(), "an answer whose draft model reads waits too")
 }

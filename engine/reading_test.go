@@ -109,7 +109,8 @@ func (d *watched) Propose(rounds []drafter.Round) error {
 	return err
 }
 
-// TestANewcomerEndsReadingOn has a request arrive while a lone one's draft reads its first piece: it waits for one more.
+// TestANewcomerEndsReadingOn has a request arrive while a lone one's draft reads its first piece: it waits for one more,
+// and its prompt is computed in small pieces.
 func TestANewcomerEndsReadingOn(t *testing.T) {
 	e := openTiny(t, drafting(t, "draft", 3))
 	d := &watched{Drafter: e.opts.Spec.Drafter}
@@ -117,15 +118,15 @@ func TestANewcomerEndsReadingOn(t *testing.T) {
 	var beside *Ticket
 	var err error
 	d.each = func([]drafter.Round) {
-		once.Do(func() { beside, err = e.Submit(context.Background(), request(2, 5, 3)) })
+		once.Do(func() { beside, err = e.Submit(context.Background(), request(2, 60, 3)) })
 	}
 	inner := e.forward
-	calls := 0 // when the newcomer's first pass ran
+	calls, nTokens := 0, 0 // when the newcomer's first pass ran
 	require.NoError(t, e.do(func() error {
 		e.control.drafter = d
 		e.forward = func(b *model.Batch) (tensor.F32, error) {
 			if calls == 0 && beside != nil && beside.r.seq != nil {
-				calls = d.calls
+				calls, nTokens = d.calls, len(b.Tokens)
 			}
 			return inner(b)
 		}
@@ -136,6 +137,7 @@ func TestANewcomerEndsReadingOn(t *testing.T) {
 	require.Len(t, whole(t, beside), 3+1)
 	require.NoError(t, e.Close())
 	require.Equal(t, 2, calls)
+	require.Equal(t, minChunk, nTokens)
 }
 
 // reader proposes nothing until it was asked often enough, as a draft model with a long prompt to read would.

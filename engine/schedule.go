@@ -171,7 +171,10 @@ func (e *Engine) schedule() *plan {
 	}
 	rotate(e.decoding)
 	e.propose(e.decoding)
-	e.decoding = standStill(slices.DeleteFunc(e.decoding, e.endIll))
+	e.decoding = slices.DeleteFunc(e.decoding, e.endIll)
+	nDecoding := len(e.decoding)
+	e.decoding = standStill(e.decoding)
+	e.passes.waiting = len(e.decoding) < nDecoding
 	room := e.opts.Chunk
 	if e.starved { // a quarter is for prompts, which the last pass left out; of passes of one token, every other one
 		room -= max(1, room/4)

@@ -117,7 +117,11 @@ func (s *stemSessions) Propose(r *BeamRound) error {
 			Session: s.sessions[i], IDs: stem.IDs, Seq: stem.Seq, Budget: b, Sampler: r.Sampler, Seed: r.Seed, Matcher: stem.Matcher, Tree: stem.Tree,
 		})
 	}
-	return s.d.Propose(s.rounds)
+	err := s.d.Propose(s.rounds)
+	for i := range s.rounds {
+		r.Behind = max(r.Behind, s.rounds[i].Behind)
+	}
+	return err
 }
 
 // Observed passes on to sessions that look.

@@ -47,6 +47,7 @@ type Engine struct {
 	holders   sync.WaitGroup
 	walked    []*run // what running returned
 	decoding  []*run // of the current pass
+	readers   []*run // the same, in the order in which their draft models read
 	starved   bool   // the last pass had no room for a prompt
 	turns     uint64 // tokens of decoding requests that passes carried
 	forks     []*run // of the current item

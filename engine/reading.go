@@ -11,7 +11,7 @@ import (
 const feedTokens = 32
 
 // maxSpelling bounds the tokens that a draft of another vocabulary is believed to have for one of the target's.
-const maxSpelling = 64
+const maxSpelling = 16
 
 // reading is what a session's models know of a request's tokens. They read a long text in pieces, since other requests wait
 // meanwhile; see drafter.Budget.Feed.
@@ -30,7 +30,7 @@ func (s *reading) note(nIDs, behind int) (tokens int, late bool) {
 	behind = min(max(0, behind), maxSpelling*nIDs)
 	s.asked = max(before, nIDs-behind)
 	late = !s.caughtUp
-	s.on = behind > 0 && (s.behind == 0 || behind < s.behind)
+	s.on = behind > 0 && (s.behind == 0 || behind <= s.behind-quant.MaxM) // the least that ration grants
 	s.behind = behind
 	s.caughtUp = s.caughtUp || !s.on
 	return s.asked - before, late
@@ -42,7 +42,9 @@ func (s *reading) note(nIDs, behind int) (tokens int, late bool) {
 // neighbours and must not decide from which token on an answer has guesses.
 func (e *Engine) ration(decoding []*run) {
 	left := -1
-	for _, r := range decoding {
+	e.readers = append(e.readers[:0], decoding...)
+	slices.SortFunc(e.readers, (*run).compare) // turns would let those that come now go before one that has to read anew
+	for _, r := range e.readers {
 		s := &r.spec
 		if s.read.waits = false; s.budget.Nodes < 1 {
 			continue

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"quickdraft/drafter"
+	"quickdraft/kvcache"
 	"quickdraft/model"
 	"quickdraft/sample"
 	"quickdraft/tensor"
@@ -25,12 +26,12 @@ func drafting(t testing.TB, name string, fixed int) Options {
 	})}}
 }
 
-// between returns the most tokens that draft models computed between two passes that a request of any was part of.
-func between(e *Engine) *int64 {
+// between returns the most tokens that draft models computed between two passes while as many requests ran.
+func between(e *Engine, nRunning int) *int64 {
 	most, last := new(int64), int64(-1)
 	inner := e.forward
 	e.forward = func(b *model.Batch) (tensor.F32, error) {
-		if n := fed(e); last >= 0 {
+		if n := fed(e); last >= 0 && len(e.active)+e.nSearches >= nRunning {
 			*most = max(*most, n-last)
 		}
 		logits, err := inner(b)
@@ -51,7 +52,7 @@ func TestDraftModelsReadInPieces(t *testing.T) {
 			var specs []SpecStats
 			for _, r := range requests {
 				e := openTiny(t, drafting(t, name, 3))
-				most := between(e)
+				most := between(e, 1)
 				ticket := submit(t, e, r)
 				want, specs = append(want, whole(t, ticket)), append(specs, ticket.Stats().Spec)
 				require.NoError(t, e.Close())
@@ -59,7 +60,7 @@ func TestDraftModelsReadInPieces(t *testing.T) {
 				require.GreaterOrEqual(t, *most, int64(len(r.Prompt)), "nobody waits")
 			}
 			e := openTiny(t, drafting(t, name, 3))
-			most := between(e)
+			most := between(e, 2)
 			open := gate(t, e)
 			var tickets []*Ticket
 			for _, r := range requests {
@@ -233,7 +234,7 @@ func TestSavingHasDraftsReadInPieces(t *testing.T) {
 		o.NoPrefix = false
 		e := openTiny(t, o)
 		slow(e, func(int) time.Duration { return time.Millisecond }) // the answer outlasts the goroutine that saves
-		most := between(e)
+		most := between(e, 1)
 		beside := submit(t, e, request(1, 9, 240))
 		require.NoError(t, e.SavePrefix(t.Context(), filepath.Join(t.TempDir(), "prefix.kv"), request(2, 200, 0).Prompt))
 		require.Len(t, whole(t, beside), 240+1)
@@ -258,7 +259,7 @@ func TestASearchHasItsDraftReadInPieces(t *testing.T) {
 			if !alone { // it outlasts the search's goroutine, which is woken after each pass
 				slow(e, func(int) time.Duration { return time.Millisecond })
 			}
-			most := between(e)
+			most := between(e, 2)
 			open := gate(t, e)
 			if !alone {
 				r := request(1, 9, 240)
@@ -291,4 +292,95 @@ func TestASearchHasItsDraftReadInPieces(t *testing.T) {
 			require.NoError(t, e.Close())
 		}
 	}
+}
+
+// TestWhoIsSentAwayReadsBeforeNewcomers sends a request with forced guesses back to the queue once, while others of its priority
+// with long prompts and short answers keep coming: its draft reads before theirs, as that of whoever came first.
+func TestWhoIsSentAwayReadsBeforeNewcomers(t *testing.T) {
+	o := drafting(t, "draft", 3)
+	o.MaxRunning = 8
+	e := openTiny(t, o)
+	slow(e, func(int) time.Duration { return time.Millisecond })
+	d, waited, overtaken := &watched{Drafter: e.opts.Spec.Drafter}, 0, 0
+	d.each = func([]drafter.Round) {
+		for _, r := range e.decoding {
+			for _, o := range e.decoding {
+				if r.spec.read.waits && o.spec.budget.Nodes > 0 && len(o.ids)-o.spec.read.asked > feedTokens {
+					if waited++; r.before(o) {
+						overtaken++
+					}
+				}
+			}
+		}
+	}
+	require.NoError(t, e.do(func() error { e.control.drafter = d; return nil }))
+	victim := submit(t, e, request(1, 100, 140))
+	for range 5 {
+		receive(t, victim.Tokens())
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	var clients sync.WaitGroup
+	for k := range 3 {
+		clients.Go(func() {
+			for i := 0; ctx.Err() == nil; i++ {
+				ticket, err := e.Submit(ctx, request(100+1000*k+i, 150, 3))
+				if err != nil {
+					return
+				}
+				for range ticket.Tokens() {
+				}
+			}
+		})
+	}
+	require.NoError(t, e.do(func() error { e.preempt(victim.r); return nil }))
+	rest := whole(t, victim)
+	stop()
+	clients.Wait()
+	require.Len(t, rest, 140+1-5)
+	require.NoError(t, e.Close())
+	require.Positive(t, waited)
+	require.Zero(t, overtaken)
+}
+
+// keeping is a draft model whose cache is full until it has been asked twice to keep a text.
+type keeping struct {
+	*drafter.Model
+	full  *kvcache.Seq
+	calls int
+}
+
+func (d *keeping) Keep(ids []int32) ([]kvcache.Saved, error) {
+	if d.calls++; d.calls == 2 {
+		d.full.Free()
+	}
+	return d.Model.Keep(ids)
+}
+
+// TestADraftThatFindsRoomLateIsNotSaved has the draft's cache full when a save begins and free soon after: a prompt whose first
+// piece found no room is not read at once.
+func TestADraftThatFindsRoomLateIsNotSaved(t *testing.T) {
+	o := drafting(t, "draft", 3)
+	o.NoPrefix = false
+	e := openTiny(t, o)
+	slow(e, func(int) time.Duration { return 2 * time.Millisecond })
+	r := request(1, 9, 240) // an idle engine would look for the blocks
+	r.NoSpec = true
+	beside := submit(t, e, r)
+	d := &keeping{Model: e.opts.Spec.Drafter.(*drafter.Model)}
+	require.NoError(t, e.do(func() error {
+		cache := d.Places()[0].Cache
+		d.full, e.opts.Spec.Drafter = cache.NewSeq(), d
+		return d.full.Reserve(kvcache.BlockTokens * (cache.FreeBlocks() - 1))
+	}))
+	path, prompt := filepath.Join(t.TempDir(), "prefix.kv"), request(2, 200, 0).Prompt
+	require.NoError(t, e.SavePrefix(t.Context(), path, prompt))
+	if d.calls < 2 {
+		require.NoError(t, e.do(func() error { d.full.Free(); return nil }))
+	}
+	require.LessOrEqual(t, fed(e), int64(feedTokens))
+	ids, err := e.RestorePrefix(t.Context(), path)
+	require.NoError(t, err)
+	require.Equal(t, prompt, ids)
+	require.Len(t, whole(t, beside), 240+1)
+	require.NoError(t, e.Close())
 }

@@ -36,14 +36,13 @@ func (e *Engine) SavePrefix(ctx context.Context, path string, prompt []int32) er
 			return t.Err
 		}
 	}
-	var drafts []*kvcache.Image
-	if err = e.readDrafts(ctx, prompt); err == nil {
-		err = e.do(func() (err error) {
+	drafts, err := e.keepDrafts(ctx, prompt)
+	if err == nil {
+		err = e.do(func() error {
 			if n := saved.Seq.Len(); n < len(prompt) {
 				return fmt.Errorf("the prefix cache has %d of the %d tokens", n, len(prompt))
 			}
-			drafts, err = e.keepDrafts(prompt)
-			return err
+			return nil
 		})
 	}
 	var image *kvcache.Image
@@ -57,53 +56,53 @@ func (e *Engine) SavePrefix(ctx context.Context, path string, prompt []int32) er
 	return kvcache.Write(ctx, path, append([]*kvcache.Image{image}, drafts...)...)
 }
 
-// readDrafts has the draft models read a prompt, feedTokens between two passes, and leave it to their caches.
-func (e *Engine) readDrafts(ctx context.Context, prompt []int32) error {
-	k, ok := e.opts.Spec.Drafter.(drafter.Keeper)
-	for n := feedTokens; ok && n < len(prompt); n += feedTokens {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		err := e.do(func() error {
-			err, _ := e.guarded(func() error {
-				drafts, err := k.Keep(prompt[:n])
-				for _, d := range drafts {
-					d.Seq.Release(d.IDs)
-				}
-				return err
-			})
-			return err
-		})
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// keepDrafts copies what the draft models know of a prompt, after they have read the rest of it.
-func (e *Engine) keepDrafts(prompt []int32) (images []*kvcache.Image, err error) {
+// keepDrafts has the draft models read a prompt, feedTokens between two passes, and copies what they know of it in the end. One
+// whose cache has no room keeps nothing, lest it read all at once when there is some.
+func (e *Engine) keepDrafts(ctx context.Context, prompt []int32) (images []*kvcache.Image, err error) {
 	k, ok := e.opts.Spec.Drafter.(drafter.Keeper)
 	if !ok {
 		return nil, nil
 	}
-	var drafts []kvcache.Saved
-	err, _ = e.guarded(func() (err error) {
-		drafts, err = k.Keep(prompt)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	defer drafter.FreeSaved(drafts)
-	for _, d := range drafts {
-		image, err := d.Image()
-		if err != nil {
+	for n, nModels := 0, -1; n < len(prompt); {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		n = min(n+feedTokens, len(prompt))
+		err := e.do(func() error {
+			err, _ := e.guarded(func() error {
+				drafts, err := k.Keep(prompt[:n])
+				if err != nil {
+					return err
+				}
+				if nModels < 0 {
+					nModels = len(drafts)
+				}
+				if len(drafts) < nModels {
+					nModels = 0
+				}
+				images, err = leave(drafts, n == len(prompt) && nModels > 0)
+				return err
+			})
+			return err
+		})
+		if err != nil || nModels == 0 {
 			return nil, err
 		}
-		images = append(images, image)
 	}
 	return images, nil
+}
+
+// leave gives drafts back to their caches, after copying them if that is wanted.
+func leave(drafts []kvcache.Saved, copied bool) (images []*kvcache.Image, err error) {
+	for _, d := range drafts {
+		if copied && err == nil {
+			var image *kvcache.Image
+			image, err = d.Image()
+			images = append(images, image)
+		}
+		d.Seq.Release(d.IDs)
+	}
+	return images, err
 }
 
 // RestorePrefix puts what SavePrefix wrote into the prefix cache and returns its tokens: requests that begin with them

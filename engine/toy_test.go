@@ -92,10 +92,17 @@ func TestTheToysDistribution(t *testing.T) {
 			}
 			t.Run(name+"/"+d, func(t *testing.T) {
 				t.Parallel()
-				checkToy(t, d, set, name == sampletest.Mask, n)
+				checkToy(t, d, set, name == sampletest.Mask, n, SpecOptions{NMax: 8, Fixed: 4})
 			})
 		}
 	}
+}
+
+// TestTheToysDistributionWhereDraftsStop has a draft that stops where it believes too little in its best guess: that must not
+// depend on what it draws.
+func TestTheToysDistributionWhereDraftsStop(t *testing.T) {
+	t.Parallel()
+	checkToy(t, "draft", func(p *sample.Params) { p.Temperature = 1 }, false, toyDraws(t), SpecOptions{NMax: 8, Fixed: 4, PMin: 0.12})
 }
 
 // toyDraws is how many answers are drawn: QUICKDRAFT_DRAWS, by default few enough for every run of the tests. 20,000 show two
@@ -114,9 +121,9 @@ func toyDraws(t *testing.T) int {
 }
 
 // checkToy compares one drafter under one set of options.
-func checkToy(t *testing.T, name string, set func(*sample.Params), masked bool, nDraws int) {
+func checkToy(t *testing.T, name string, set func(*sample.Params), masked bool, nDraws int, spec SpecOptions) {
 	const nOut, nCompared, atOnce = 4, 3, 128 // the prefix cache knows the prompt: a first round of three guesses, and one token more
-	e := openToy(t, name, Options{Context: 64, KVTokens: 8192, MaxRunning: atOnce, Threads: 1, Spec: SpecOptions{NMax: 8, Fixed: 4}})
+	e := openToy(t, name, Options{Context: 64, KVTokens: 8192, MaxRunning: atOnce, Threads: 1, Spec: spec})
 	base := Request{Prompt: toyPrompt, MaxTokens: nOut, IgnoreEOS: true, Sampling: sample.Default()}
 	set(&base.Sampling)
 	if strings.Contains(name, "suffix") || name == "ngram" {

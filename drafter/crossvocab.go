@@ -18,10 +18,11 @@ func init() {
 
 // Text is a tokenizer as far as a translation needs it.
 type Text struct {
-	File   string                    // for messages
-	Size   int                       // tokens
-	Bytes  func(id int32) []byte     // what a token stands for
-	Encode func(text string) []int32 // without special tokens around
+	File    string                    // for messages
+	Size    int                       // tokens
+	Bytes   func(id int32) []byte     // what a token stands for
+	Encode  func(text string) []int32 // without special tokens around
+	Special func(id int32) bool       // tokens that stand for no text, a turn's beginning for one; nil: there are none
 }
 
 // Translation lets a model with another tokenizer draft. Tokens that both vocabularies spell with the same bytes are
@@ -88,8 +89,10 @@ func (t *Translation) toDraft(dst, ids []int32) []int32 {
 			t.text = t.text[:0]
 		}
 	}
+	special := t.from.Special
 	for _, id := range ids {
-		if len(ids) < encodeRun && int(id) < len(t.draft) && t.draft[id] >= 0 {
+		whole := len(ids) < encodeRun || special != nil && special(id)
+		if whole && int(id) < len(t.draft) && t.draft[id] >= 0 {
 			flush()
 			dst = append(dst, t.draft[id])
 			continue

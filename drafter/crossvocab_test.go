@@ -39,6 +39,8 @@ func TestTranslation(t *testing.T) {
 	require.Equal(t, []int32{9, 2, 1, 0}, tr.toDraft([]int32{9}, []int32{0, 1, 3}), "shared tokens one by one")
 	require.Equal(t, []int32{2, 1, 0, 4, 4}, tr.toDraft(nil, []int32{2, 3, 5}), "others as text")
 	require.Equal(t, []int32{2, 3, 2, 3, 2, 3, 2, 3}, tr.toDraft(nil, []int32{0, 1, 3, 0, 1, 3, 0, 1, 3, 0, 1, 3}), "a prompt as text")
+	tr.from.Special = func(id int32) bool { return id == 1 }
+	require.Equal(t, []int32{2, 1, 0, 2, 1, 0, 2, 1, 0, 2, 1, 0}, tr.toDraft(nil, []int32{0, 1, 3, 0, 1, 3, 0, 1, 3, 0, 1, 3}), "special tokens stay what they are")
 	row := make([]float32, 6)
 	tr.scatter(row, []float32{1, 2, 3, 4, 5, 6})
 	require.Equal(t, []float32{3, 2}, row[:2])

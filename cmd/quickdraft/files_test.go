@@ -60,6 +60,16 @@ func manyLetters(n int) string {
 	return string(b)
 }
 
+// TestAnEmptyCorpus is refused: there is nothing to guess from.
+func TestAnEmptyCorpus(t *testing.T) {
+	t.Setenv("QUICKDRAFT_HOME", t.TempDir())
+	path := filepath.Join(t.TempDir(), "empty.txt")
+	require.NoError(t, os.WriteFile(path, nil, 0o600))
+	err := execute("run", "-m", small(t), "-p", "a", "--spec-corpus", path)
+	require.Equal(t, 2, exitCode(err))
+	require.ErrorContains(t, err, "an empty file, want a text to guess from")
+}
+
 // TestInputsThatAreNotThere names the option and the file.
 func TestInputsThatAreNotThere(t *testing.T) {
 	t.Setenv("QUICKDRAFT_HOME", t.TempDir())

@@ -201,7 +201,9 @@ func (s *specFlags) open(m *model.Model, target string, t *text.Text, draft, big
 		if err != nil {
 			return nil, err
 		}
-		c.Corpus = t.Tokenizer.Encode(string(data), tokenizer.EncodeOptions{})
+		if c.Corpus = t.Tokenizer.Encode(string(data), tokenizer.EncodeOptions{}); len(c.Corpus) == 0 {
+			return nil, &usageError{fmt.Errorf("--spec-corpus %q: an empty file, want a text to guess from", s.corpus)}
+		}
 	}
 	if draft != "" {
 		near := base
@@ -255,7 +257,7 @@ func (s *specFlags) match(c *drafter.Config, target string, t *text.Text, draft 
 func spelled(file string, t *text.Text) drafter.Text {
 	return drafter.Text{File: file, Size: t.Tokenizer.VocabSize(), Bytes: t.Tokenizer.Bytes, Encode: func(s string) []int32 {
 		return t.Tokenizer.Encode(s, tokenizer.EncodeOptions{})
-	}}
+	}, Special: t.Tokenizer.IsSpecial}
 }
 
 func compatible(target string, t *text.Text, draft string) error {

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -35,9 +36,18 @@ func (r *Request) Speculative(body []byte) error {
 	}
 	var own map[string]json.RawMessage
 	if raw, ok := all["speculative"]; ok && json.Unmarshal(raw, &own) != nil {
-		return fmt.Errorf(`speculative: %.60s, want an object like {"method": "suffix", "n_max": 4}`, raw)
+		return fmt.Errorf(`speculative: %.60s, want an object like {"method": "suffix", "n_max": 4}`, oneLine(raw))
 	}
 	return r.takeFields(own, all)
+}
+
+// oneLine is JSON without the space between its tokens.
+func oneLine(raw json.RawMessage) string {
+	var b bytes.Buffer
+	if err := json.Compact(&b, raw); err != nil {
+		return "?" // what was parsed before is valid
+	}
+	return b.String()
 }
 
 // takeFields reads the fields of the object and the flat ones.
@@ -53,14 +63,14 @@ func (r *Request) takeFields(own, flat map[string]json.RawMessage) error {
 		other, isFlat := flat["speculative."+field.name]
 		switch {
 		case inObject && isFlat && string(raw) != string(other):
-			return fmt.Errorf("speculative.%s: given twice, as %.60s and as %.60s", field.name, raw, other)
+			return fmt.Errorf("speculative.%s: given twice, as %.60s and as %.60s", field.name, oneLine(raw), oneLine(other))
 		case isFlat:
 			raw = other
 		case !inObject:
 			continue
 		}
 		if err := json.Unmarshal(raw, field.to); err != nil {
-			return fmt.Errorf("speculative.%s: %.60s, want %s", field.name, raw, field.want)
+			return fmt.Errorf("speculative.%s: %.60s, want %s", field.name, oneLine(raw), field.want)
 		}
 	}
 	switch {

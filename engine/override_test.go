@@ -38,7 +38,8 @@ func TestBothSpellingsOfAnOverride(t *testing.T) {
 	}
 	for body, want := range map[string]string{
 		`{"speculative": {"unknown": 1, "n_max": true}}`:              `speculative.n_max: true, want a whole number`,
-		`{"speculative": [{"n_max": 4}]}`:                             `speculative: [{"n_max": 4}], want an object`,
+		"{\"speculative\": [\n{\"n_max\": 4}\n]}":                     `speculative: [{"n_max":4}], want an object`,
+		"{\"speculative.n_max\": [\n1\n]}":                            `speculative.n_max: [1], want a whole number`,
 		`{"speculative": {"method": "x"}, "speculative.method": "y"}`: `speculative.method: given twice, as "x" and as "y"`,
 		`[1]`:                                                   "speculative: the request is no JSON object",
 		`{"speculative": 4}`:                                    `speculative: 4, want an object`,

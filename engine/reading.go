@@ -30,7 +30,7 @@ func (s *reading) note(nIDs, behind int) (tokens int, late bool) {
 	behind = min(max(0, behind), maxSpelling*nIDs)
 	s.asked = max(before, nIDs-behind)
 	late = !s.caughtUp
-	s.on = behind > 0 && (s.behind == 0 || behind <= s.behind-quant.MaxM) // the least that ration grants
+	s.on = behind > 0 && (s.behind == 0 || behind <= s.behind-quant.MaxM/2) // ration grants more, and the request may go on by a token
 	s.behind = behind
 	s.caughtUp = s.caughtUp || !s.on
 	return s.asked - before, late

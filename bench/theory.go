@@ -23,7 +23,7 @@ type TheoryRow struct {
 }
 
 // Theory is what the formulas of Leviathan et al. give for the settings of its tables 1 to 4, by the functions that the
-// controller's plans are tested against.
+// controller plans with.
 type Theory struct {
 	Operations []TheoryRow `json:"table_1"` // c = 0
 	Measured   []TheoryRow `json:"table_2"` // the settings of table 2 with the costs of table 4

@@ -6,6 +6,13 @@ type planned struct {
 	score           float64 // what is maximised: see score
 }
 
+// rate is the tokens a second that a plan promises.
+func (p planned) rate() float64 { return p.tokens / p.seconds }
+
+// deeper is the probability that the guess at a level and all before it are accepted, which is the tokens that the level gives:
+// reach is that of the level before.
+func deeper(reach, accept float64) float64 { return float64(reach * accept) }
+
 // Plan sets Guesses, Depth and Arm of every stream of the next pass. In it ride plain more requests that decode without
 // guesses, and extra tokens of prompts.
 func (c *Controller) Plan(streams []*Stream, plain, extra int) {
@@ -40,7 +47,7 @@ func (c *Controller) Plan(streams []*Stream, plain, extra int) {
 	}
 	best := c.search(streams, plain, base, worth)
 	c.pays = best.tokens-float64(worth*best.seconds) > without.tokens-float64(worth*without.seconds)+float64((margin-1)*without.tokens) &&
-		best.tokens/best.seconds > rate
+		best.rate() > rate
 	if !c.pays {
 		if c.idle++; c.idle >= c.interval {
 			c.probe(streams, base)
@@ -52,7 +59,7 @@ func (c *Controller) Plan(streams []*Stream, plain, extra int) {
 	}
 	c.rate = worth
 	if !known(streams) {
-		c.rate = max(rate, best.tokens/best.seconds)
+		c.rate = max(rate, best.rate())
 	}
 	for _, s := range streams {
 		s.Depth = s.best
@@ -126,7 +133,7 @@ func (c *Controller) score(streams []*Stream, p planned, worth float64) float64 
 	if known(streams) {
 		return p.tokens - float64(worth*p.seconds)
 	}
-	return p.tokens / p.seconds
+	return p.rate()
 }
 
 // fill adds levels one by one within a number of steps, always the one that is most likely to give a token, and returns
@@ -204,7 +211,7 @@ func (c *Controller) next(streams []*Stream, steps int) (best *Stream, gain floa
 		if s.levels >= min(steps, v.offered) || c.nodesOf(s, s.levels+1) > min(c.nMax, s.Room) {
 			continue
 		}
-		if g := float64(s.reach * v.accept[min(s.levels, trackedDepth-1)]); g > gain {
+		if g := deeper(s.reach, v.accept[min(s.levels, trackedDepth-1)]); g > gain {
 			best, gain = s, g
 		}
 	}

@@ -1,20 +1,28 @@
 package drafter
 
+// chained is the controller's plan of a round with one guess for each of gamma levels, in target passes: the one that verifies
+// them, and c for each step of drafting. A level is accepted with probability accept once it is reached.
+func chained(gamma int, c float64, accept func(level int) float64) planned {
+	p, reach := planned{tokens: 1, seconds: 1 + float64(float64(gamma)*c)}, 1.0
+	for level := range gamma {
+		reach = deeper(reach, accept(level))
+		p.tokens += reach
+	}
+	return p
+}
+
+// always is an acceptance that depends on nothing.
+func always(alpha float64) func(int) float64 { return func(int) float64 { return alpha } }
+
 // ExpectedTokens returns how many tokens a round with a chain of gamma guesses gives on average when each guess is accepted
 // with probability alpha: (1-alpha^(gamma+1))/(1-alpha), summed so that alpha = 1 needs no special case (Leviathan et al.,
 // equation 1).
-func ExpectedTokens(alpha float64, gamma int) float64 {
-	e := 1.0
-	for range gamma {
-		e = 1 + float64(alpha*e)
-	}
-	return e
-}
+func ExpectedTokens(alpha float64, gamma int) float64 { return chained(gamma, 0, always(alpha)).tokens }
 
 // Speedup returns the factor by which a chain of gamma guesses shortens decoding when a draft step costs c target passes
 // and verification costs one (theorem 3.8).
 func Speedup(alpha float64, gamma int, c float64) float64 {
-	return ExpectedTokens(alpha, gamma) / (1 + float64(float64(gamma)*c))
+	return chained(gamma, c, always(alpha)).rate()
 }
 
 // OpsFactor returns the factor by which arithmetic operations grow when a draft step needs c of a target step's
@@ -38,9 +46,5 @@ func OptimalGamma(alpha, c float64, limit int) int {
 // ExpectedSteps returns how many tokens a round gives on average when the guess at position i is accepted with probability
 // alphas[i], provided that those before it were: one, and every position's probability of being reached and accepted.
 func ExpectedSteps(alphas []float64) float64 {
-	e := 1.0
-	for i := len(alphas) - 1; i >= 0; i-- {
-		e = 1 + float64(alphas[i]*e)
-	}
-	return e
+	return chained(len(alphas), 0, func(level int) float64 { return alphas[level] }).tokens
 }

@@ -25,6 +25,7 @@ type BeamRound struct {
 	Budget  Budget          // of all trees together; MinP counts against the best continuation of a level
 	Sampler *sample.Sampler // the request's pipeline, at temperature 0
 	Seed    uint64          // the request's seed
+	Read    int             // the answer, as Round's
 	Behind  int             // the answer, as Round's
 }
 
@@ -119,7 +120,7 @@ func (s *stemSessions) Propose(r *BeamRound) error {
 	}
 	err := s.d.Propose(s.rounds)
 	for i := range s.rounds {
-		r.Behind = max(r.Behind, s.rounds[i].Behind)
+		r.Read, r.Behind = r.Read+s.rounds[i].Read, max(r.Behind, s.rounds[i].Behind)
 	}
 	return err
 }

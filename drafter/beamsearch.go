@@ -157,7 +157,7 @@ func (s *modelBeams) start() error {
 	}
 	s.free(before)
 	for _, l := range s.kept {
-		s.r.behind(l, &s.round.Budget, &s.round.Behind)
+		s.r.behind(l, &s.round.Budget, &s.round.Read, &s.round.Behind)
 	}
 	return s.r.readLate()
 }
@@ -178,7 +178,7 @@ func (s *modelBeams) catchUp(wants [][]int32) error {
 		trunk = fork(trunk)
 	}
 	trunk.sync(shared)
-	if s.r.behind(trunk, &s.round.Budget, &s.round.Behind) {
+	if s.r.behind(trunk, &s.round.Budget, &s.round.Read, &s.round.Behind) {
 		s.free(s.kept)
 		s.kept = append(s.kept[:0], trunk)
 		return s.r.readLate()

@@ -130,17 +130,25 @@ func (c *Controller) Limits(s *Stream, b *Budget) {
 // Drafted is DraftedBy of the only drafter.
 func (c *Controller) Drafted(steps, lag int, seconds float64) { c.DraftedBy(0, steps, lag, seconds) }
 
-// ReadBy reports a call of drafter i in which its sessions only read some of the tokens that they have to catch up with: it was
-// not asked for guesses yet.
+// ReadBy reports what reading took in a call of drafter i in which its sessions read texts: so many tokens in all. What guesses
+// take is not learned from such a call.
 func (c *Controller) ReadBy(i, tokens int, seconds float64) {
-	if tokens > 0 {
+	if tokens > 0 && seconds > 0 {
 		p := &c.parts[i]
 		p.lag = blend(p.lag, seconds/float64(tokens))
 	}
 }
 
-// ReadSeconds is what a token costs that the models of the way to draft that s has have to catch up with; 0: not known.
-func (c *Controller) ReadSeconds(s *Stream) float64 { return c.lagOf(s) }
+// ReadSeconds is what a token costs that the models of the way to draft that s has have to catch up with, all of them; 0: not known.
+func (c *Controller) ReadSeconds(s *Stream) (sum float64) {
+	for _, i := range c.arms[s.Arm].parts {
+		sum += c.parts[i].lag
+	}
+	return sum
+}
+
+// Probing reports whether the last plan is a probe.
+func (c *Controller) Probing() bool { return c.probing }
 
 // DraftedBy reports one call of drafter i: the steps that it took (levels of the deepest tree where it takes none; 0: it
 // proposed nothing), and the tokens that its sessions had to catch up with.

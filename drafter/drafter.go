@@ -162,6 +162,7 @@ type Round struct {
 	Tree    *Tree           // the answer; empty when Propose is called, and left empty for no guess
 	Steps   int             // the answer: passes of a model that drafting took; 0 when Propose is called
 	Inner   Inner           // the answer, of a drafter that verifies a smaller one's guesses; zero when Propose is called; see Union.Inner
+	Read    int             // the answer: tokens of IDs that a model computed, which it had not before; 0 when Propose is called
 	Behind  int             // the answer: tokens that a model is yet to read before it guesses, see Budget.Feed; 0 when Propose is called
 }
 

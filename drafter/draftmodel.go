@@ -274,14 +274,14 @@ func (c *chain) add(id int32, q *sample.Dist, belief float64) {
 
 // Propose grows all trees side by side. A request that the draft cannot follow gets fewer guesses, or none.
 func (d *Model) Propose(rounds []Round) error {
-	d.live = d.live[:0]
+	d.live, d.late = d.live[:0], d.late[:0]
 	for i := range rounds {
 		s := rounds[i].Session.(*modelSession)
 		s.chain.begin(&rounds[i])
 		s.growth.begin()
 		s.grows = d.o.Translation == nil && plain(s.round)
 		s.sync(s.sequence())
-		if !s.full() && !d.behind(&s.lane, &s.round.Budget, &s.round.Behind) {
+		if !s.full() && !d.behind(&s.lane, &s.round.Budget, &s.round.Read, &s.round.Behind) && !s.stopped {
 			d.live = append(d.live, s)
 		}
 	}

@@ -110,12 +110,12 @@ func (s *hierarchicalSession) Close() {
 
 // Propose lets the small drafter and the bigger model take turns until all budgets are used up.
 func (d *Hierarchical) Propose(rounds []Round) error {
-	d.live = d.live[:0]
+	d.live, d.late = d.live[:0], d.late[:0]
 	for i := range rounds {
 		s := rounds[i].Session.(*hierarchicalSession)
 		s.begin(&rounds[i])
 		s.sync(s.hist)
-		d.behind(&s.lane, &s.round.Budget, &s.round.Behind)
+		d.behind(&s.lane, &s.round.Budget, &s.round.Read, &s.round.Behind)
 		if !s.full() && !s.stopped {
 			d.live = append(d.live, s)
 		}
@@ -161,7 +161,7 @@ func (d *Hierarchical) guessSmall() {
 		s.tree.Reset()
 		s.guesses = s.guesses[:0]
 		r.Session, r.IDs, r.Seq, r.Tree = s.small, s.hist, nil, &s.tree
-		r.Budget, r.Behind = Budget{Nodes: n, Depth: n, Feed: r.Budget.Feed}, 0
+		r.Budget, r.Read, r.Behind = Budget{Nodes: n, Depth: n, Feed: r.Budget.Feed}, 0, 0
 		if n > 0 {
 			d.rounds, d.asked = append(d.rounds, r), append(d.asked, s)
 		}
@@ -170,7 +170,7 @@ func (d *Hierarchical) guessSmall() {
 		return
 	}
 	for i, s := range d.asked {
-		s.round.Behind = max(s.round.Behind, d.rounds[i].Behind)
+		s.round.Read, s.round.Behind = max(s.round.Read, d.rounds[i].Read), max(s.round.Behind, d.rounds[i].Behind)
 	}
 	for _, s := range d.live {
 		parent := int32(-1)

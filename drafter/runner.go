@@ -82,16 +82,18 @@ func (l *lane) sync(want []int32) {
 	l.nLogits, l.parents, l.stopped = 1, nil, len(want) == 0
 }
 
-// behind reports whether a lane has more to read than its round may feed. Such a lane is left with what it may, for readLate.
-func (r *runner) behind(l *lane, b *Budget, tokens *int) bool {
-	left := len(l.feed) - b.Feed
-	if b.Feed < 1 || left <= 0 {
-		return false
-	}
+// behind reports whether a lane has more to read than its round may feed. Such a lane is left with what it may, for readLate. It
+// notes what is read in this round, and what is left.
+func (r *runner) behind(l *lane, b *Budget, read, behind *int) bool {
 	if r.check(l); l.stopped { // room is made for all of it, lest two lanes take it from each other and wait for ever
 		return false
 	}
-	*tokens = max(*tokens, left)
+	left := len(l.feed) - b.Feed
+	if b.Feed < 1 || left <= 0 {
+		*read += len(l.feed)
+		return false
+	}
+	*read, *behind = *read+b.Feed, max(*behind, left)
 	l.feed, l.nLogits = l.feed[:b.Feed], 0
 	r.late = append(r.late, l)
 	return true
@@ -99,8 +101,9 @@ func (r *runner) behind(l *lane, b *Budget, tokens *int) bool {
 
 // readLate feeds the lanes that are behind.
 func (r *runner) readLate() error {
-	_, err := r.step(r.late)
-	r.late = r.late[:0]
+	late := r.late
+	r.late = r.late[:0] // also when the model panics
+	_, err := r.step(late)
 	return err
 }
 

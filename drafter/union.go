@@ -23,8 +23,24 @@ type PartCost struct {
 	Asked   bool
 	Steps   int     // passes of its model, or levels where it has none; 0: it proposed nothing
 	Seconds float64 // that it took
-	Behind  bool    // it had more to read for some round than that may feed
+	Read    int     // tokens that it read for all rounds
+	Longest int     // and for one of them
 }
+
+// count adds what was read for a round; what its drafter says of that is believed within bounds.
+func (c *PartCost) count(r *Round) {
+	r.Read = min(max(r.Read, 0), maxRead)
+	c.Read, c.Longest = c.Read+r.Read, max(c.Longest, r.Read)
+}
+
+// Count adds a round to the costs of a drafter that is no part.
+func (c *PartCost) Count(r *Round) {
+	c.count(r)
+	c.Steps = max(c.Steps, r.DraftSteps())
+}
+
+// maxRead is what a round's reading counts for at most.
+const maxRead = 1 << 20
 
 // NewUnion makes the drafter; Close closes the parts.
 func NewUnion(drafters ...Drafter) *Union {
@@ -135,7 +151,7 @@ func (d *Union) gather(rounds []Round, i int, asked bool) {
 		}
 		p.tree.Reset()
 		p.asked = true
-		r.Session, r.Tree, r.Steps, r.Inner, r.Behind, r.Part = p.session, &p.tree, 0, Inner{}, 0, i
+		r.Session, r.Tree, r.Steps, r.Inner, r.Read, r.Behind, r.Part = p.session, &p.tree, 0, Inner{}, 0, 0, i
 		d.rounds, d.of = append(d.rounds, r), append(d.of, k)
 	}
 }
@@ -165,9 +181,8 @@ func (d *Union) Propose(rounds []Round) error {
 			r.Steps = min(max(r.Steps, 0), maxSteps)
 			of.Steps += r.Steps
 			of.Session.(*unionSession).parts[i].inner = r.InnerCounts()
-			if of.Behind = max(of.Behind, r.Behind); r.Behind > 0 {
-				c.Behind = true
-			}
+			c.count(r)
+			of.Read, of.Behind = max(of.Read, r.Read), max(of.Behind, r.Behind)
 			c.Steps = max(c.Steps, r.DraftSteps())
 		}
 		if err != nil {

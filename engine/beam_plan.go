@@ -75,10 +75,10 @@ func (s *search) judged(over bool) {
 		if s.unread { // what is beyond a level's usual time went into the prompt
 			s.late = max(0, s.drafted-time.Duration(c.DraftSeconds(s.levels)*float64(time.Second)))
 		}
-		if s.levels == 0 && s.read.on {
-			c.ReadBy(0, s.nRead, s.drafted.Seconds())
+		if s.nRead > s.o.Beams*s.e.few() {
+			c.ReadBy(0, s.nRead, s.drafted.Seconds()-c.DraftSeconds(s.levels))
 		} else {
-			c.Drafted(s.levels, s.nRead, s.drafted.Seconds())
+			c.Drafted(s.levels, 0, s.drafted.Seconds())
 		}
 	}
 	if !over {

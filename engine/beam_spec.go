@@ -82,17 +82,20 @@ func (s *search) guess() {
 	began := time.Now()
 	s.unread, s.nRead = !s.read.caughtUp, 0
 	for more := true; more; more = s.read.on && s.e.undisturbed() && s.r.ctx.Err() == nil {
-		r.Behind = 0
+		for i := range s.trees {
+			s.trees[i].Reset()
+		}
+		r.Read, r.Behind = 0, 0
 		err, panicked := s.e.guarded(func() error { return s.session.Propose(&r) })
 		if err != nil {
 			s.fail()
-			r.Behind = 0
+			r.Read, r.Behind = 0, 0
 		}
 		if panicked {
 			s.quit()
 		}
-		tokens, _ := s.read.note(len(s.live[0].ids), r.Behind)
-		s.nRead += tokens
+		s.read.note(len(s.live[0].ids), r.Behind, false)
+		s.nRead += max(0, r.Read)
 	}
 	s.drafted = time.Since(began)
 	s.trim(n)

@@ -43,6 +43,9 @@ func (e *Engine) decide(decoding []*run) {
 	k.c.Plan(k.streams, len(decoding)-len(k.streams), e.promptTokens())
 	for _, r := range decoding {
 		if s := r.spec.stream; e.decides(r) && s.Guesses > 0 {
+			if !r.spec.read.on {
+				r.spec.read.probe = k.c.Probing()
+			}
 			b := &r.spec.budget
 			*b = drafter.Budget{Nodes: min(s.Guesses, s.Room), Depth: min(s.Depth, s.Room), MinP: r.leastBelief(o)}
 			if k.c.Limits(s, b); o.Branch > 0 {

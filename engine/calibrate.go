@@ -42,9 +42,12 @@ func (e *Engine) calibrate() {
 		k.end()
 		return
 	}
+	e.control.mu.Lock()
 	price := float64(2 * c.PassSeconds(min(drafter.CalibrationWidths[k.next], 8))) // what is not measured is taken to be dear
+	_, pays := c.Expected()
+	e.control.mu.Unlock()
 	share := idleShare
-	if _, pays := c.Expected(); pays {
+	if pays {
 		share = calibrationShare
 	}
 	if k.spent.Seconds()+price > share*k.decoding.Seconds() {

@@ -17,6 +17,7 @@ type control struct {
 	own       []drafter.PartCost // of a drafter that is no union
 	name      string             // of the drafter of the options
 	names     []string           // of the parts
+	keeps     []bool             // whether they read texts into a cache of their own
 	small     []string           // of the parts' small drafters
 	layered   []int              // (small) the part that each is in
 	share     float64            // what a step of drafting reads, of what a pass reads of weights
@@ -51,7 +52,8 @@ func (k *control) use(d drafter.Drafter) {
 	}
 	k.name = d.Name()
 	for i, part := range k.parts() {
-		k.names = append(k.names, part.Name())
+		_, keeps := part.(drafter.Keeper)
+		k.names, k.keeps = append(k.names, part.Name()), append(k.keeps, keeps)
 		if l, ok := part.(drafter.Layered); ok {
 			k.small, k.layered = append(k.small, part.Name()+"/"+l.Small().Name()), append(k.layered, i)
 		}
@@ -73,6 +75,14 @@ func (k *control) guessed(t *drafter.Tree, node int32, i int) bool {
 		return by>>i&1 != 0
 	}
 	return i == 0
+}
+
+// reads reports whether a way to draft has models that read texts.
+func (k *control) reads(s *drafter.Stream) bool {
+	if s.Arm < len(k.keeps) {
+		return k.keeps[s.Arm]
+	}
+	return slices.Contains(k.keeps, true)
 }
 
 // parts are the drafters that the controller chooses from.
@@ -132,8 +142,7 @@ func (k *control) costs(rounds []drafter.Round, took time.Duration) []drafter.Pa
 	}
 	k.own[0] = drafter.PartCost{Asked: true, Seconds: took.Seconds()}
 	for i := range rounds {
-		k.own[0].Steps = max(k.own[0].Steps, rounds[i].DraftSteps())
-		k.own[0].Behind = k.own[0].Behind || rounds[i].Behind > 0
+		k.own[0].Count(&rounds[i])
 	}
 	return k.own
 }
@@ -150,7 +159,7 @@ func (e *Engine) drafted(decoding []*run, took time.Duration) {
 	if c, ok := e.opts.Spec.Drafter.(drafter.Counter); ok {
 		_, _ = e.guarded(func() error { counts = c.Counts(); return nil })
 	}
-	lag, first, reading, late := 0, false, false, 0.0
+	first, late := false, 0.0
 	e.mu.Lock()
 	i := 0
 	for _, r := range decoding {
@@ -165,8 +174,9 @@ func (e *Engine) drafted(decoding []*run, took time.Duration) {
 			k.countInner(s, r, &e.rounds[i])
 		}
 		if i++; steps > 0 || k.c.Models(r.spec.stream) {
-			read, late := r.spec.read.note(len(r.ids), e.rounds[i-1].Behind)
-			lag, first, reading = max(lag, read), first || late, reading || r.spec.read.on
+			round := &e.rounds[i-1]
+			late := r.spec.read.note(len(r.ids), round.Behind, k.reads(r.spec.stream) && round.Read == 0)
+			first = first || late && !r.spec.read.probe
 		}
 	}
 	e.raiseCounts(counts)
@@ -179,10 +189,10 @@ func (e *Engine) drafted(decoding []*run, took time.Duration) {
 			if k.expected += expected; first {
 				late = max(late, c.Seconds-expected)
 			}
-			if c.Behind && c.Steps == 0 && reading {
-				k.c.ReadBy(i, lag, c.Seconds)
+			if c.Longest > e.few() {
+				k.c.ReadBy(i, c.Read, c.Seconds-expected)
 			} else {
-				k.c.DraftedBy(i, c.Steps, lag, c.Seconds)
+				k.c.DraftedBy(i, c.Steps, c.Longest, c.Seconds)
 			}
 		}
 	}

@@ -17,8 +17,8 @@ type Options struct {
 	MaxRunning int // requests in flight; default 16, at most MaxRunning
 	QueueLimit int // requests waiting beside them; default 1024
 	Chunk      int // most tokens in one pass; default 512, at most MaxChunk
-	// StallTarget is how long a pass may take that carries tokens of prompts beside running answers, which wait for it:
-	// prompts get as many tokens of it as recent passes say. Default DefaultStallTarget. Without running answers passes are full.
+	// StallTarget is how long a pass and the drafting for it may take that carries tokens of prompts beside running answers, which
+	// wait for it; half of it is the most that draft models read prompts for between two passes. Prompts get as many tokens of it as recent passes say. Default DefaultStallTarget. Without running answers passes are full.
 	StallTarget time.Duration
 	Spec        SpecOptions // guessing ahead
 	CacheTypeK  string      // format of the keys in the KV cache: "f16", the default, or "q8_0"

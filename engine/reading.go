@@ -20,26 +20,34 @@ type reading struct {
 	behind   int  // tokens that they were then yet to read
 	on       bool // and these get fewer
 	caughtUp bool // they have known all tokens once
+	stuck    bool // they could not read, for want of room or because they failed
+	probe    bool // the text is read for guesses that the controller only tries
 	waits    bool // in this pass the request stands still until its models have read, see Engine.ration
 }
 
-// note takes in that of nIDs tokens all but so many are known to the models. It returns how many were read for that, and whether
+// note takes in that of nIDs tokens all but so many are known to the models, unless these were stuck. It reports whether they read
 // of a prompt that they had not read to its end before.
-func (s *reading) note(nIDs, behind int) (tokens int, late bool) {
-	before := s.asked
-	behind = min(max(0, behind), maxSpelling*nIDs)
-	s.asked = max(before, nIDs-behind)
+func (s *reading) note(nIDs, behind int, stuck bool) (late bool) {
 	late = !s.caughtUp
+	if s.stuck = stuck && behind <= 0; s.stuck {
+		s.on, s.behind = false, 0
+		return late
+	}
+	behind = min(max(0, behind), maxSpelling*nIDs)
+	s.asked = max(s.asked, nIDs-behind)
 	s.on = behind > 0 && (s.behind == 0 || behind <= s.behind-quant.MaxM/2) // ration grants more, and the request may go on by a token
 	s.behind = behind
 	s.caughtUp = s.caughtUp || !s.on
-	return s.asked - before, late
+	return late
 }
+
+// few is what a session may have to read after a round: what was accepted is no text to read.
+func (e *Engine) few() int { return 1 + e.opts.Spec.NMax }
 
 // ration shares out what draft models may read before the pass: half of what the pass may take beside running answers, and
 // not less than feedTokens. Requests for which nothing is left have no guesses in this pass. The controller's go on plainly
 // meanwhile, as they do while their models read; those with forced guesses wait for their models, whose pace depends on the
-// neighbours and must not decide from which token on an answer has guesses.
+// neighbours and must not decide from which token on an answer has guesses; where the draft's cache is full, they go on without.
 func (e *Engine) ration(decoding []*run) {
 	left := -1
 	e.readers = append(e.readers[:0], decoding...)
@@ -49,8 +57,8 @@ func (e *Engine) ration(decoding []*run) {
 		if s.read.waits = false; s.budget.Nodes < 1 {
 			continue
 		}
-		lag, few := len(r.ids)-s.read.asked, 1+e.opts.Spec.NMax // what a round may have accepted is no text to read
-		if s.budget.Feed = max(feedTokens, few); lag <= few || !e.control.c.Models(s.stream) {
+		lag := len(r.ids) - s.read.asked
+		if s.budget.Feed = max(feedTokens, e.few()); lag <= e.few() || s.read.stuck || !e.control.reads(s.stream) {
 			continue
 		}
 		if left < 0 {

@@ -159,7 +159,8 @@ func (d *reader) Propose(rounds []drafter.Round) error {
 			left = len(r.IDs) - 1
 		}
 		if r.Budget.Feed > 0 {
-			time.Sleep(time.Duration(min(left, r.Budget.Feed)) * 100 * time.Microsecond)
+			r.Read = min(left, r.Budget.Feed)
+			time.Sleep(time.Duration(r.Read) * 100 * time.Microsecond)
 			left -= r.Budget.Feed
 		}
 		if d.left[r.Session] = max(0, left); left > 0 {
@@ -181,6 +182,10 @@ func (d *reader) engine(t *testing.T) *Engine {
 	slow(e, func(int) time.Duration { d.passes++; return time.Millisecond })
 	return e
 }
+
+// Keep and Places make it one that reads.
+func (d *reader) Keep([]int32) ([]kvcache.Saved, error) { return nil, nil }
+func (d *reader) Places() []kvcache.Place               { return nil }
 
 // TestALoneDraftReadsAtOnce lets the controller decide: between the pass after which the draft is asked first and the next one,
 // it reads all.
@@ -383,4 +388,47 @@ func TestADraftThatFindsRoomLateIsNotSaved(t *testing.T) {
 	require.Equal(t, prompt, ids)
 	require.Len(t, whole(t, beside), 240+1)
 	require.NoError(t, e.Close())
+}
+
+// TestWhatADraftHasIsNotRead answers a prompt twice: what the draft's cache has of it the second time is no reading, whose
+// price would look low.
+func TestWhatADraftHasIsNotRead(t *testing.T) {
+	for name := range models {
+		e := openTiny(t, drafting(t, name, 3))
+		d, read := &watched{Drafter: e.control.drafter}, 0
+		d.each = func(rounds []drafter.Round) { read += rounds[0].Read }
+		if name != "draft+suffix" { // the engine knows a union as such
+			require.NoError(t, e.do(func() error { e.control.drafter = d; return nil }))
+		} else {
+			d.Drafter = e.control.union.Parts()[0]
+			e.control.union = drafter.NewUnion(d, e.control.union.Parts()[1])
+			require.NoError(t, e.do(func() error { e.control.drafter = e.control.union; return nil }))
+		}
+		r := request(1, 200, 4)
+		whole(t, submit(t, e, r))
+		require.GreaterOrEqual(t, read, 199, name)
+		read = 0
+		whole(t, submit(t, e, r))
+		require.Positive(t, read, name)
+		require.LessOrEqual(t, read, 4*e.few(), name)
+		require.NoError(t, e.Close())
+	}
+}
+
+// TestNote follows a request whose draft finds no room first, reads in pieces while the request goes on, and catches up.
+func TestNote(t *testing.T) {
+	var s reading
+	require.True(t, s.note(100, 0, true))
+	require.Equal(t, reading{stuck: true}, s)
+	require.True(t, s.note(101, 69, false))
+	require.Equal(t, reading{asked: 32, behind: 69, on: true}, s)
+	require.True(t, s.note(102, 62, false), "8 tokens, and one came")
+	require.Equal(t, reading{asked: 40, behind: 62, on: true}, s)
+	require.True(t, s.note(102, 61, false), "a drafter that gets nowhere is not waited for")
+	require.False(t, s.on)
+	require.False(t, s.note(103, 0, false))
+	require.Equal(t, reading{asked: 103, caughtUp: true}, s)
+	require.False(t, s.note(104, -1<<62, false))
+	require.False(t, s.note(104, 1<<62, false))
+	require.Equal(t, reading{asked: 104, behind: 104 * maxSpelling, on: true, caughtUp: true}, s)
 }

@@ -56,53 +56,43 @@ func (e *Engine) SavePrefix(ctx context.Context, path string, prompt []int32) er
 	return kvcache.Write(ctx, path, append([]*kvcache.Image{image}, drafts...)...)
 }
 
-// keepDrafts has the draft models read a prompt, feedTokens between two passes, and copies what they know of it in the end. One
-// whose cache has no room keeps nothing, lest it read all at once when there is some.
+// keepDrafts has the draft models read a prompt, feedTokens between two passes, and copies what they know of it in the end. A
+// model that could not take one of the pieces keeps nothing, and when none is left, none reads on.
 func (e *Engine) keepDrafts(ctx context.Context, prompt []int32) (images []*kvcache.Image, err error) {
 	k, ok := e.opts.Spec.Drafter.(drafter.Keeper)
 	if !ok {
 		return nil, nil
 	}
-	for n, nModels := 0, -1; n < len(prompt); {
+	took := map[[32]byte]int{} // pieces that each model, by its fingerprint, could take
+	for n, pieces := 0, 0; n < len(prompt); pieces++ {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
 		n = min(n+feedTokens, len(prompt))
+		whole := 0
 		err := e.do(func() error {
 			err, _ := e.guarded(func() error {
 				drafts, err := k.Keep(prompt[:n])
-				if err != nil {
-					return err
+				for _, d := range drafts {
+					if took[d.Fingerprint] >= pieces {
+						took[d.Fingerprint], whole = pieces+1, whole+1
+						if n == len(prompt) && err == nil {
+							var image *kvcache.Image
+							image, err = d.Image()
+							images = append(images, image)
+						}
+					}
+					d.Seq.Release(d.IDs)
 				}
-				if nModels < 0 {
-					nModels = len(drafts)
-				}
-				if len(drafts) < nModels {
-					nModels = 0
-				}
-				images, err = leave(drafts, n == len(prompt) && nModels > 0)
 				return err
 			})
 			return err
 		})
-		if err != nil || nModels == 0 {
+		if err != nil || whole == 0 {
 			return nil, err
 		}
 	}
 	return images, nil
-}
-
-// leave gives drafts back to their caches, after copying them if that is wanted.
-func leave(drafts []kvcache.Saved, copied bool) (images []*kvcache.Image, err error) {
-	for _, d := range drafts {
-		if copied && err == nil {
-			var image *kvcache.Image
-			image, err = d.Image()
-			images = append(images, image)
-		}
-		d.Seq.Release(d.IDs)
-	}
-	return images, err
 }
 
 // RestorePrefix puts what SavePrefix wrote into the prefix cache and returns its tokens: requests that begin with them

@@ -96,7 +96,7 @@ func (e *Engine) ask(decoding []*run) bool {
 				r.spec.tree.Reset()
 			case err != nil:
 				r.spec.tree.Reset()
-				rounds[i-1].Behind = 0
+				rounds[i-1].Read, rounds[i-1].Behind = 0, 0
 				e.countFailed(r)
 			}
 		}

@@ -67,7 +67,7 @@ func TestAnEmptyCorpus(t *testing.T) {
 	require.NoError(t, os.WriteFile(path, nil, 0o600))
 	err := execute("run", "-m", small(t), "-p", "a", "--spec-corpus", path)
 	require.Equal(t, 2, exitCode(err))
-	require.ErrorContains(t, err, "an empty file, want a text to guess from")
+	require.ErrorContains(t, err, "no tokens, want a text to guess from")
 }
 
 // TestInputsThatAreNotThere names the option and the file.

@@ -202,7 +202,7 @@ func (s *specFlags) open(m *model.Model, target string, t *text.Text, draft, big
 			return nil, err
 		}
 		if c.Corpus = t.Tokenizer.Encode(string(data), tokenizer.EncodeOptions{}); len(c.Corpus) == 0 {
-			return nil, &usageError{fmt.Errorf("--spec-corpus %q: an empty file, want a text to guess from", s.corpus)}
+			return nil, &usageError{fmt.Errorf("--spec-corpus %q: no tokens, want a text to guess from", s.corpus)}
 		}
 	}
 	if draft != "" {

@@ -161,9 +161,7 @@ func (c *Controller) DraftedBy(i, steps, lag int, seconds float64) {
 	}
 	switch {
 	case lag > freeLag:
-		if per := (seconds - c.seconds(p, steps)) / float64(lag); per > 0 {
-			p.lag = blend(p.lag, per)
-		}
+		c.ReadBy(i, lag, seconds-c.seconds(p, steps))
 	case steps > 0:
 		p.draft.Observe(steps, seconds)
 	default:

@@ -27,15 +27,10 @@ type PartCost struct {
 	Longest int     // and for one of them
 }
 
-// count adds what was read for a round; what its drafter says of that is believed within bounds.
-func (c *PartCost) count(r *Round) {
+// Count adds a round. What the drafter says it has read is believed within bounds.
+func (c *PartCost) Count(r *Round) {
 	r.Read = min(max(r.Read, 0), maxRead)
 	c.Read, c.Longest = c.Read+r.Read, max(c.Longest, r.Read)
-}
-
-// Count adds a round to the costs of a drafter that is no part.
-func (c *PartCost) Count(r *Round) {
-	c.count(r)
 	c.Steps = max(c.Steps, r.DraftSteps())
 }
 
@@ -181,9 +176,8 @@ func (d *Union) Propose(rounds []Round) error {
 			r.Steps = min(max(r.Steps, 0), maxSteps)
 			of.Steps += r.Steps
 			of.Session.(*unionSession).parts[i].inner = r.InnerCounts()
-			c.count(r)
+			c.Count(r)
 			of.Read, of.Behind = max(of.Read, r.Read), max(of.Behind, r.Behind)
-			c.Steps = max(c.Steps, r.DraftSteps())
 		}
 		if err != nil {
 			if failed++; first == nil {

@@ -111,10 +111,7 @@ func TestLeavingEndsWithinOnePass(t *testing.T) {
 			open()
 			got := whole(t, beside)
 			for _, ticket := range tickets {
-				last := Token{}
-				for tok, ok := receive(t, ticket.Tokens()); ok; tok, ok = receive(t, ticket.Tokens()) {
-					last = tok
-				}
+				last := lastToken(t, ticket)
 				require.Equal(t, FinishCancelled, last.Finish)
 				require.ErrorIs(t, last.Err, errGone)
 			}
@@ -146,10 +143,7 @@ func TestLeavingBetweenDraftAndVerification(t *testing.T) {
 	}
 	ticket, err := e.Submit(ctx, request(1, 30, 200))
 	require.NoError(t, err)
-	last := Token{}
-	for tok, ok := receive(t, ticket.Tokens()); ok; tok, ok = receive(t, ticket.Tokens()) {
-		last = tok
-	}
+	last := lastToken(t, ticket)
 	require.ErrorIs(t, last.Err, errGone)
 	require.NoError(t, e.Close())
 	require.LessOrEqual(t, passes, 1+2, "the pass, and the two of a calibration that may have been due")

@@ -27,6 +27,15 @@ func receive(t testing.TB, tokens <-chan Token) (tok Token, ok bool) {
 	return tok, ok
 }
 
+// lastToken reads an answer to its end, whichever that is.
+func lastToken(t testing.TB, ticket *Ticket) (last Token) {
+	t.Helper()
+	for tok, ok := receive(t, ticket.Tokens()); ok; tok, ok = receive(t, ticket.Tokens()) {
+		last = tok
+	}
+	return last
+}
+
 // await is receive for goroutines that must not end the test.
 func await(tokens <-chan Token) (tok Token, ok bool, err error) {
 	timer := time.NewTimer(patience)

@@ -87,10 +87,7 @@ func TestLeavingWhileADraftReads(t *testing.T) {
 	require.NoError(t, e.do(func() error { e.control.drafter = d; return nil }))
 	ticket, err := e.Submit(ctx, request(1, 200, 30))
 	require.NoError(t, err)
-	last := Token{}
-	for tok, ok := receive(t, ticket.Tokens()); ok; tok, ok = receive(t, ticket.Tokens()) {
-		last = tok
-	}
+	last := lastToken(t, ticket)
 	require.ErrorIs(t, last.Err, errGone)
 	require.NoError(t, e.Close())
 	require.Equal(t, 1, d.calls)

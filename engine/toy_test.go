@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -203,13 +204,13 @@ func requireShares(t *testing.T, s SpecStats, nDraws int) {
 
 // TestTheToysAcceptance compares how often a draft model's guess is accepted with what both models' distributions give exactly:
 // the sum of min(p, q) over the vocabulary, after each first token. Answers of three tokens have one guess each: the first comes
-// with the prompt, the last after the guess.
+// with the prompt, which a busy machine must not cut before its last token, the last after the guess.
 func TestTheToysAcceptance(t *testing.T) {
 	for name, set := range sampletest.Options {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			const nDraws = 4000
-			e := openToy(t, "draft", Options{Context: 32, KVTokens: 4096, MaxRunning: 64, Threads: 1, NoPrefix: true, Spec: SpecOptions{Fixed: 4}})
+			e := openToy(t, "draft", Options{Context: 32, KVTokens: 4096, MaxRunning: 64, Threads: 1, NoPrefix: true, StallTarget: time.Hour, Spec: SpecOptions{Fixed: 4}})
 			base := Request{Prompt: toyPrompt, MaxTokens: 3, IgnoreEOS: true, Sampling: sample.Default()}
 			set(&base.Sampling)
 			masked := name == sampletest.Mask

@@ -57,7 +57,9 @@ func ParseTarget(name string, pure bool) (Target, error) {
 	if err != nil {
 		var names []string
 		for _, m := range mixes {
-			names = append(names, m.Name)
+			if _, err := gguf.ParseType(m.Name); err != nil { // Q2_K is both
+				names = append(names, m.Name)
+			}
 		}
 		return Target{}, fmt.Errorf("%w; and the mixes %s", err, strings.Join(names, ", "))
 	}

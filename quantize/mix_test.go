@@ -2,6 +2,7 @@ package quantize
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -94,6 +95,12 @@ func TestParseTarget(t *testing.T) {
 	_, err = ParseTarget("q4_k_x", false)
 	require.ErrorContains(t, err, `tensor type "q4_k_x" is unknown`)
 	require.ErrorContains(t, err, "and the mixes Q2_K_S, Q3_K_S, Q3_K_M")
+	named := regexp.MustCompile(`[A-Z][A-Z0-9_]+`).FindAllString(err.Error(), -1)
+	slices.Sort(named)
+	require.Equal(t, slices.Compact(slices.Clone(named)), named, "each once")
+	for _, m := range mixes {
+		require.Contains(t, named, m.Name)
+	}
 }
 
 // TestOutputMatrix keeps more bits for the matrix that makes the logits, which is the embedding where there is no other.

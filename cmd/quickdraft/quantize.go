@@ -25,8 +25,8 @@ func quantizeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "quantize IN OUT TYPE", Short: "Write a model as GGUF in another weight format", Args: cobra.ExactArgs(3),
 		Long: "Writes the model IN, a GGUF file, a safetensors folder or a name as for run, to the file OUT. TYPE is a type for all\n" +
-			"matrices, like q8_0 or q4_k, or a mix that gives more bits to those whose errors count most: q2_k, q3_k_s, q3_k_m, q3_k_l,\n" +
-			"q4_k_s, q4_k_m, q5_k_s, q5_k_m. Vectors and routers stay float32; matrices whose columns do not fill the type's blocks\n" +
+			"matrices, like q8_0 or q4_k, or a mix that gives more bits to those whose errors count most: q2_k_s, q2_k, q3_k_s, q3_k_m,\n" +
+			"q3_k_l, q4_k_s, q4_k_m, q5_k_s, q5_k_m. Vectors and routers stay float32; matrices whose columns do not fill the type's blocks\n" +
 			"take a type of smaller ones. --imatrix rounds so that the columns whose activations are large are hit best.",
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd.Context(), args[0], args[1], args[2]) },
 	}

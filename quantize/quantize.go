@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 
@@ -20,7 +21,7 @@ import (
 // Options say how File reports what it does. Nil functions are not called.
 type Options struct {
 	Threads  int                     // goroutines that encode; 0: as many as run at once
-	Note     func(line string)       // a matrix that takes another type than asked for
+	Note     func(line string)       // matrices that take another type than asked for: a line for each pair of types
 	Progress func(done, total int64) // bytes of the source read so far and in all
 	// Importance, if set, says which columns' errors count more, for the types that can make a difference.
 	Importance *eval.Importance
@@ -97,8 +98,25 @@ type run struct {
 	Options
 	Result
 	*source
-	target Target
-	done   int64
+	target  Target
+	instead []instead
+	done    int64
+}
+
+// instead counts the matrices whose columns do not fill the blocks of the type that they were to have.
+type instead struct {
+	want, to gguf.Type
+	n        int
+	first    *sourceTensor
+}
+
+// note says it of them all in one line, for a model may have hundreds.
+func (s *instead) note() string {
+	one := fmt.Sprintf("%s (%d columns)", s.first.Name, s.first.cols())
+	if s.n > 1 {
+		one = fmt.Sprintf("%d matrices, %s first", s.n, one)
+	}
+	return fmt.Sprintf("%s: columns do not fill blocks of %v, which hold %d: %v instead", one, s.want, s.want.BlockSize(), s.to)
 }
 
 func (r *run) write(ctx context.Context, out string) error {
@@ -125,19 +143,26 @@ func (r *run) write(ctx context.Context, out string) error {
 	if err := disk.CheckRoom(out, r.OutBytes); err != nil {
 		return err
 	}
+	for i := 0; r.Note != nil && i < len(r.instead); i++ {
+		r.Note(r.instead[i].note())
+	}
 	return w.WriteFileContext(ctx, out)
 }
 
-// choose settles the type of a tensor and notes when its columns ask for another than the target's.
+// choose settles the type of a tensor and counts it when its columns ask for another than the target's.
 func (r *run) choose(t *sourceTensor) gguf.Type {
 	want := r.want(t)
 	to, fellBack := Type(t.Name, t.Dims, want)
-	if fellBack {
-		r.FellBack++
-		if r.Note != nil {
-			r.Note(fmt.Sprintf("%s: %d columns do not fill blocks of %v, which hold %d: %v instead", t.Name, t.cols(), want, want.BlockSize(), to))
-		}
+	if !fellBack {
+		return to
 	}
+	r.FellBack++
+	i := slices.IndexFunc(r.instead, func(s instead) bool { return s.want == want && s.to == to })
+	if i < 0 {
+		i = len(r.instead)
+		r.instead = append(r.instead, instead{want: want, to: to, first: t})
+	}
+	r.instead[i].n++
 	return to
 }
 

@@ -29,7 +29,7 @@ var (
 
 // chat opens a conversation in the terminal.
 func (f *runFlags) chat(ctx context.Context) error {
-	m, err := f.start(ctx, nil)
+	m, err := f.start(ctx, func(p *prompter) error { return p.checkSystem(ctx, f.system) })
 	if err != nil {
 		return err
 	}

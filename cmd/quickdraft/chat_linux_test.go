@@ -41,6 +41,19 @@ func TestChatGivesTheTerminalBack(t *testing.T) {
 	}
 }
 
+// TestChatHasASystemMessageOrNone opens a chat with a model that has no place for one.
+func TestChatHasASystemMessageOrNone(t *testing.T) {
+	t.Setenv("QUICKDRAFT_HOME", t.TempDir())
+	t.Setenv("TERM", "xterm-256color")
+	tty, written := terminal(t)
+	cmd := program(t, "run", "-m", small(t), "--system", "be brief")
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = tty, tty, tty
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	require.NoError(t, cmd.Start())
+	require.Equal(t, 2, exited(t, cmd))
+	require.Contains(t, written(), `error: --system "be brief": the model has no chat template`)
+}
+
 // TestChatTakesWhatIsTyped types what people and programs do not, in terminals of odd sizes.
 func TestChatTakesWhatIsTyped(t *testing.T) {
 	t.Setenv("QUICKDRAFT_HOME", t.TempDir())

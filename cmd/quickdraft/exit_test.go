@@ -49,7 +49,7 @@ var exitTable = map[string]exits{
 		[][]string{{"-m", "MISSING", "-p", "a"}, {"-m", "nosuchmodel", "-p", "a"}, {"nosuch:model"}, {"-m", "MODEL", "-p", "a", "-t", "100000"}, {"-m", "MODEL", "-p", "a", "--stop", ""},
 			{"-m", "MODEL", "-p", "a", "--stop", "\xff"}, {"-m", "MODEL", "-p", "a", "--stop", "x", "--num-beams", "2"}, {"-m", "MODEL", "-p", "a", "--top-p", "0"},
 			{"-m", "MODEL", "-p", "a", "--repeat-penalty", "1e-308"}, {"-m", "MODEL", "-p", "a", "-md", "MISSING"}, {"-m", "MODEL", "-p", "a", "--samplers", "x"},
-			{"-m", "MODEL", "-p", "a", "--logit-bias", "99999999+1"}, {"-m", "MODEL", "-p", "a long prompt", "-c", "3"}},
+			{"-m", "MODEL", "-p", "a", "--logit-bias", "99999999+1"}, {"-m", "MODEL", "-p", "a long prompt", "-c", "3"}, {"-m", "MODEL", "-p", "a", "--system", "x"}},
 		[][]string{{"-m", "BROKEN", "-p", "a"}, {"-m", "EMPTY", "-p", "a"}, {"-m", "URL", "-p", "a"}},
 	},
 	"perplexity": {

@@ -2,10 +2,13 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 
 	"quickdraft/model"
 	"quickdraft/text"
+	"quickdraft/text/chat"
 	"quickdraft/text/tokenizer"
 )
 
@@ -33,6 +36,33 @@ func (p *prompter) encode(ctx context.Context, messages []text.Message, raw bool
 		return p.text.Tokenizer.EncodePrompt(last), nil
 	}
 	return p.text.Prompt(ctx, messages)
+}
+
+// checkSystem finds that a system message would be left out: by a model without a template, which is asked the text of the user alone,
+// or by a template that refuses it or makes nothing of it.
+func (p *prompter) checkSystem(ctx context.Context, system string) error {
+	if system == "" {
+		return nil
+	}
+	if p.text.Template == nil || p.config.EncoderLayers > 0 {
+		return &usageError{fmt.Errorf("--system %.60q: the model has no chat template, which would say where it goes", system)}
+	}
+	var all [2][]int32
+	for i, content := range []string{system, system + "."} {
+		ids, err := p.text.Prompt(ctx, []text.Message{{Role: "system", Content: content}, {Role: "user", Content: "a"}})
+		var refused *chat.RaisedError
+		switch {
+		case errors.As(err, &refused):
+			return &usageError{fmt.Errorf("--system %.60q: %w", system, err)}
+		case err != nil:
+			return err
+		}
+		all[i] = ids
+	}
+	if slices.Equal(all[0], all[1]) {
+		return &usageError{fmt.Errorf("--system %.60q: the model's chat template leaves system messages out", system)}
+	}
+	return nil
 }
 
 // checkRoom judges the length of a prompt by the context, which must hold the answer too unless none is wanted.

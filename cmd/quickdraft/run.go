@@ -58,7 +58,7 @@ func runCommand() *cobra.Command {
 	f.beams.add(cmd)
 	fl := cmd.Flags()
 	wordsVar(fl, &f.prompt, "prompt", "p", "", some("a text"), "the prompt")
-	wordsVar(fl, &f.system, "system", "", "", anything, "system message")
+	wordsVar(fl, &f.system, "system", "", "", anything, "system message, for a model whose chat template has a place for one")
 	intVar(fl, &f.nPredict, "predict", "n", -1, -1, noLimit, "tokens to generate at most (-1: until the context is full)")
 	wordsVar(fl, &f.layout, "kv-layout", "", "contiguous", oneOf("contiguous", "paged"), `KV cache: "contiguous" for one answer at a time, or "paged" as for many, which remembers earlier turns longer`)
 	fl.BoolVar(&f.raw, "raw", false, "feed the prompt as it is, without the chat template")
@@ -139,6 +139,9 @@ func (f *runFlags) run(ctx context.Context) error {
 	}
 	var ids []int32
 	m, err := f.start(ctx, func(p *prompter) (err error) {
+		if err = p.checkSystem(ctx, f.system); err != nil {
+			return err
+		}
 		if ids, err = p.encode(ctx, messages, f.raw); err == nil {
 			err = p.checkRoom(len(ids), f.nPredict)
 		}

@@ -65,7 +65,8 @@ func (s *specFlags) add(cmd *cobra.Command, method string) {
 	s.flags = cmd.Flags()
 	fl := pflag.NewFlagSet("speculation", pflag.ContinueOnError)
 	wordsVar(fl, &s.draft, "model-draft", "", "", some("the name or the file of a model"), "draft model that guesses ahead (also -md), named as for -m")
-	wordsVar(fl, &s.method, "spec-type", "", method, checkMethod, "how to guess ahead: "+specAuto+" (the draft model if one is given, else suffix), "+specNone+", "+strings.Join(drafter.Names(), ", ")+", or several joined by + or commas")
+	s.method = method
+	fl.Var(&methods{words{&s.method, checkMethod}}, "spec-type", "how to guess ahead: "+specAuto+" (the draft model if one is given, else suffix), "+specNone+", "+strings.Join(drafter.Names(), ", ")+", or several joined by + or commas")
 	intVar(fl, &s.nMax, "spec-draft-n-max", "", 16, 0, maxGuesses, "guesses a round at most (also --draft, --draft-max, --spec-length)")
 	intVar(fl, &s.nMin, "spec-draft-n-min", "", 0, 0, maxGuesses, "do not verify fewer guesses than this (also --draft-min)")
 	realVar(fl, &s.pMin, "spec-draft-p-min", 0, 0, 1, "stop drafting where the drafter believes less than this in its best guess")
@@ -79,9 +80,7 @@ func (s *specFlags) add(cmd *cobra.Command, method string) {
 	wordsVar(fl, &s.skip, "spec-skip", "", "", checkSkip, `layers that layerskip leaves out, like "8-15,20"`)
 	wordsVar(fl, &s.bigger, "model-draft-bigger", "", "", some("the name or the file of a model"), "model between draft and target for hierarchical")
 	fl.VisitAll(func(f *pflag.Flag) {
-		if f.Value.Type() != "bool" {
-			f.Value = &once{Value: f.Value}
-		}
+		f.Value = &once{Value: f.Value}
 		s.flags.AddFlag(f)
 	})
 	normal := s.flags.GetNormalizeFunc()
@@ -107,12 +106,18 @@ func longShorthand(args []string) []string {
 	return out
 }
 
+// methods is the option --spec-type, whose methods are joined by + however they were given.
+type methods struct{ words }
+
+// Set checks the value and keeps it.
+func (v *methods) Set(s string) error { return v.words.Set(strings.ReplaceAll(s, ",", "+")) }
+
 // checkMethod judges --spec-type.
 func checkMethod(s string) error {
 	if s == specAuto || s == specNone {
 		return nil
 	}
-	parts := strings.Split(strings.ReplaceAll(s, ",", "+"), "+")
+	parts := strings.Split(s, "+")
 	for i, part := range parts {
 		if !slices.Contains(drafter.Names(), part) {
 			return fmt.Errorf("want %s, %s, %s, or several of the latter joined by + or commas", specAuto, specNone, strings.Join(drafter.Names(), ", "))

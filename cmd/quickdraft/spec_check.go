@@ -14,7 +14,6 @@ func (s *specFlags) settle() error {
 	if s.flags == nil {
 		return nil
 	}
-	s.method = strings.ReplaceAll(s.method, ",", "+")
 	typed := s.flags.Changed("spec-type")
 	switch {
 	case s.nMax == 0 && typed && s.method != specNone:

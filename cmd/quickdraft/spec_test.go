@@ -58,11 +58,11 @@ func TestOneOptionHasOneValue(t *testing.T) {
 		"--spec-draft-n-min": {"--draft-min", "--draft-n-min", "--spec-draft-n-min"}, "--spec-draft-p-min": {"--draft-p-min", "--spec-draft-p-min"},
 		"--spec-type": {"--drafter", "--spec-type"}, "--spec-fixed": {"--spec-fixed"}, "--lenience": {"--lenience"}, "--spec-corpus": {"--spec-corpus"},
 		"--spec-draft-vocab": {"--spec-draft-vocab"}, "--spec-draft-branch": {"--spec-draft-branch"}, "--spec-skip": {"--spec-skip"},
-		"--model-draft-bigger": {"--model-draft-bigger"},
+		"--model-draft-bigger": {"--model-draft-bigger"}, "--speculative-decoding": {"--speculative-decoding"},
 	}
 	values := map[string][2]string{
 		"--model-draft": {"a.gguf", "b.gguf"}, "--spec-type": {"ngram", "suffix"}, "--spec-corpus": {"a", "b"}, "--model-draft-bigger": {"a", "b"},
-		"--spec-draft-p-min": {"0.5", "0.25"}, "--lenience": {"0.5", "1"},
+		"--spec-draft-p-min": {"0.5", "0.25"}, "--lenience": {"0.5", "1"}, "--speculative-decoding": {"true", "false"},
 	}
 	for option, all := range names {
 		first, second := "3", "2"
@@ -71,17 +71,18 @@ func TestOneOptionHasOneValue(t *testing.T) {
 		}
 		for _, a := range all {
 			for _, b := range all {
-				_, err := parse(t, a, first, b+"="+second, "--nonsense")
+				_, err := parse(t, a+"="+first, b+"="+second, "--nonsense")
 				require.Equal(t, 2, exitCode(err), "%s %s", a, b)
 				require.EqualError(t, err, fmt.Sprintf("%s %q: given before as %q, want one value", option, second, first), "%s %s", a, b)
-				_, err = parse(t, a, first, b, first, "--nonsense")
+				_, err = parse(t, a+"="+first, b+"="+first, "--nonsense")
 				require.ErrorContains(t, err, "unknown flag: --nonsense", "%s %s", a, b)
 			}
 		}
 	}
-	s, err := parse(t, "--draft", "04", "--spec-length", "4", "-md", "d", "-md=d")
+	s, err := parse(t, "--draft", "04", "--spec-length", "4", "-md", "d", "-md=d", "--speculative-decoding", "--speculative-decoding=1",
+		"--spec-type", "draft,suffix", "--drafter", "draft+suffix")
 	require.NoError(t, err)
-	require.Equal(t, []any{4, "d"}, []any{s.nMax, s.draft})
+	require.Equal(t, []any{4, "d", true, "draft+suffix"}, []any{s.nMax, s.draft, s.on, s.method})
 	_, err = parse(t, "--draft", "16", "--draft", "4")
 	require.ErrorContains(t, err, `--spec-draft-n-max "4": given before as "16"`, "the default counts when it is given")
 	err = execute("run", "-m", "MODEL", "-p", "a", "-md", "one.gguf", "--draft-model", "two.gguf")

@@ -217,7 +217,8 @@ func flagError(err error) error {
 		name = "-" + f.Shorthand + ", " + name
 	}
 	cause := invalid.Unwrap()
-	if f.Value.Type() == "bool" {
+	var number *strconv.NumError
+	if f.Value.Type() == "bool" && errors.As(cause, &number) {
 		cause = errors.New("want true or false")
 	}
 	return &usageError{fmt.Errorf("%s %q: %w", name, invalid.GetValue(), cause)}

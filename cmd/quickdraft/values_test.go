@@ -61,6 +61,8 @@ func wrongValues(t *testing.T, f *pflag.Flag) []string {
 			return []string{""}
 		}
 		return []string{"", "nonsense", "-1", "NaN", "q4_0,nonsense", ";"}
+	case *methods:
+		return []string{"", "nonsense", "suffix,", "suffix+nonsense", "suffix,suffix", "auto+suffix", ";"}
 	}
 	require.Equal(t, "bool", f.Value.Type(), "--%s is a %T, which checks nothing", f.Name, f.Value)
 	return []string{"", "maybe", "2"}

@@ -106,7 +106,7 @@ func (s *search) enterPool() error {
 func (s *search) maySendAway(r *run) bool { return r.Priority < s.r.Priority || r.paused() }
 
 // besideSearches reports whether r may start as far as beam searches are concerned: none that comes before it waits, and
-// its tokens fit beside what they claim. Engine.mu is held.
+// its tokens fit beside what they claim and those that do not wait for their readers. Engine.mu is held.
 func (e *Engine) besideSearches(r *run) bool {
 	if w := e.searches.waiting; len(w) > 0 && w[0].before(r) {
 		return false
@@ -116,7 +116,9 @@ func (e *Engine) besideSearches(r *run) bool {
 	}
 	need := e.searches.claimed + blocksFor(len(r.ids)+1)
 	for _, o := range e.active {
-		need += blocksFor(len(o.ids) + 1)
+		if !o.paused() {
+			need += blocksFor(len(o.ids) + 1)
+		}
 	}
 	return need <= e.cache.Blocks()
 }

@@ -88,17 +88,27 @@ func TestRestoringWaitsForBlocks(t *testing.T) {
 	}
 }
 
-// TestRestoringNeedsNoReader has an answer hold the blocks that nobody reads: it makes way, and goes on once it is read.
+// TestRestoringNeedsNoReader has an answer hold the blocks that nobody reads: it makes way, and goes on once it is read. In a
+// contiguous cache there is no room beside it, however short the prefix.
 func TestRestoringNeedsNoReader(t *testing.T) {
-	e := openWritten(t, Options{Context: 512}, nil) // 32 blocks: the answer waits with 250 tokens, the prefix needs 19
-	path, prompt := savedPrefix(t, e, 300)
-	want := whole(t, submit(t, e, request(1, 60, 400)))
-	unread := submit(t, e, request(1, 60, 400))
-	until(t, "the answer waits for its reader", func() bool { return len(unread.out) >= outBuffer-maxGuesses-2 })
-	ids, err := e.RestorePrefix(t.Context(), path)
-	require.NoError(t, err)
-	require.Equal(t, prompt, ids)
-	require.Equal(t, want, whole(t, unread))
+	for _, o := range []Options{{Context: 512}, {Context: 512, Contiguous: true}} {
+		for _, n := range []int{100, 300} {
+			e := openWritten(t, o, nil) // 32 blocks: the answer waits with 250 tokens
+			path, prompt := savedPrefix(t, e, n)
+			want := whole(t, submit(t, e, request(1, 60, 400)))
+			unread := submit(t, e, request(1, 60, 400))
+			until(t, "the answer waits for its reader", func() bool { return len(unread.out) >= outBuffer-maxGuesses-2 })
+			ids, err := e.RestorePrefix(t.Context(), path)
+			require.NoError(t, err)
+			require.Equal(t, prompt, ids)
+			require.NoError(t, e.do(func() error {
+				require.Equal(t, n == 100 && !o.Contiguous, unread.r.seq != nil, "it makes way where it has to")
+				return nil
+			}))
+			require.Equal(t, want, whole(t, unread))
+			require.NoError(t, e.Close())
+		}
+	}
 }
 
 // TestRestoringWaitsForHeldBlocks has somebody copy a sequence while no request runs: the prefix waits for its blocks.

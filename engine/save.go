@@ -154,12 +154,17 @@ func (e *Engine) insert(ctx context.Context, m *kvcache.Image) error {
 	}
 	var seq *kvcache.Seq
 	err := e.patiently(ctx, func() (err error) {
-		if !e.isNext(turn) || len(e.active) > 0 && blocksFor(len(m.IDs)) > e.cache.FreeBlocks()-e.owed() {
+		if !e.isNext(turn) {
+			return errLater
+		}
+		lack := func() int { return e.beyond(blocksFor(len(m.IDs))) }
+		if e.sendAway(0, lack); len(e.active) > 0 && lack() > 0 {
 			return errLater
 		}
 		if seq, err = e.cache.Reserve(m); err == nil {
 			e.hold()
 		} else if len(e.active)+e.nSearches+e.held > 0 {
+			e.sendAway(0, func() int { return 1 }) // blocks are free, but in other pools or not in a row
 			err = errLater
 		}
 		return err

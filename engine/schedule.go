@@ -117,7 +117,7 @@ func (e *Engine) start(r *run) bool {
 	if !e.opts.NoPrefix {
 		cached = r.seq.Adopt(r.ids[:len(r.ids)-1])
 	}
-	if len(e.active) > 0 && blocksFor(len(r.ids)+1)-cached/kvcache.BlockTokens > e.cache.FreeBlocks()-e.owed() {
+	if len(e.active) > 0 && e.beyond(blocksFor(len(r.ids)+1)-cached/kvcache.BlockTokens) > 0 {
 		r.seq.Free()
 		r.seq = nil
 		return false
@@ -232,21 +232,6 @@ func (e *Engine) promptsWait() bool {
 func (e *Engine) running() []*run {
 	e.walked = append(e.walked[:0], e.active...)
 	return e.walked
-}
-
-// makeWay sends answers back to the queue that wait for their readers while others wait for a place.
-func (e *Engine) makeWay() {
-	e.mu.Lock()
-	waiting := len(e.searches.waiting) > 0 || slices.ContainsFunc(e.queue, func(r *run) bool { return !r.paused() })
-	e.mu.Unlock()
-	if !waiting {
-		return
-	}
-	for _, r := range e.running() {
-		if r.paused() {
-			e.preempt(r)
-		}
-	}
 }
 
 // add gives r's next n pending tokens a span of the pass.

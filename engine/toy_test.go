@@ -106,6 +106,14 @@ func TestTheToysDistributionWhereDraftsStop(t *testing.T) {
 	checkToy(t, "draft", func(p *sample.Params) { p.Temperature = 1 }, false, toyDraws(t), SpecOptions{NMax: 8, Fixed: 4, PMin: 0.12})
 }
 
+// TestTheToysDistributionWhereShortGuessesAreLeft has the same draft and a least number of guesses. How far it goes depends on what it
+// draws first, so to leave out what is too short would favour first tokens after which it is sure of the next: drawn guesses are
+// verified, however few they are.
+func TestTheToysDistributionWhereShortGuessesAreLeft(t *testing.T) {
+	t.Parallel()
+	checkToy(t, "draft", func(p *sample.Params) { p.Temperature = 1 }, false, toyDraws(t), SpecOptions{NMax: 8, Fixed: 4, NMin: 2, PMin: 0.2})
+}
+
 // toyDraws is how many answers are drawn: QUICKDRAFT_DRAWS, by default few enough for every run of the tests. 20,000 show two
 // drafters that draw with the same random numbers (chi-square 416 at 22 degrees of freedom).
 func toyDraws(t *testing.T) int {

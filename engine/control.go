@@ -155,9 +155,10 @@ func (e *Engine) drafted(decoding []*run, took time.Duration) {
 		return
 	}
 	costs := k.costs(e.rounds, took)
-	counts := e.draftCounts
-	if c, ok := e.opts.Spec.Drafter.(drafter.Counter); ok {
-		_, _ = e.guarded(func() error { counts = c.Counts(); return nil })
+	for i, part := range k.parts() {
+		if c, ok := part.(drafter.Counter); ok {
+			_, _ = e.guarded(func() error { e.raiseCounts(i, c.Counts()); return nil })
+		}
 	}
 	first, late := false, 0.0
 	e.mu.Lock()
@@ -179,7 +180,6 @@ func (e *Engine) drafted(decoding []*run, took time.Duration) {
 			first = first || late && !r.spec.read.probe
 		}
 	}
-	e.raiseCounts(counts)
 	e.mu.Unlock()
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -77,6 +77,41 @@ func TestWrongCountsStayWithinBounds(t *testing.T) {
 	}
 }
 
+// counting is a drafter that counts every call.
+type counting struct {
+	named
+	n int64
+}
+
+func (d *counting) Counts() drafter.Counts {
+	d.n++
+	return drafter.Counts{ContextFull: d.n, NaN: 2 * d.n}
+}
+
+// TestNoDraftersCountsHideAnothers joins a drafter that counts right with one that has counted as much as there is, and one whose
+// counting panics.
+func TestNoDraftersCountsHideAnothers(t *testing.T) {
+	guess := func(r *drafter.Round) { chain(r, 5) }
+	huge := &liar{hostile: &hostile{guess: guess}, counts: []drafter.Counts{{ContextFull: math.MaxInt64, NaN: 5}, {ContextFull: math.MinInt64, NaN: math.MinInt64}}}
+	right, none := &counting{named: named{name: "right", id: 3}}, &liar{hostile: &hostile{guess: guess}}
+	o := Options{Context: 64, Note: func(string) {}, Spec: SpecOptions{Drafter: drafter.NewUnion(huge, none, right), Fixed: 2}}
+	e := openTiny(t, o)
+	stopped := func() map[string]float64 {
+		n := map[string]float64{}
+		for _, m := range e.Metrics() {
+			n[m.Of] += m.Value
+		}
+		return n
+	}
+	for n := range 2 {
+		answer(t, e, request(n, 9, 20))
+		require.Greater(t, right.n, int64(5*n), "it was asked")
+		require.Equal(t, float64(maxCount+right.n), stopped()["context_full"])
+		require.Equal(t, float64(5+2*right.n), stopped()["nan"])
+	}
+	require.NoError(t, e.Close())
+}
+
 // TestEachSmallDrafterHasItsOwnCounts joins two drafters that verify a smaller one's guesses: a copy of the bigger model is always
 // right, n-grams are not, and the one that a request leaves out has none.
 func TestEachSmallDrafterHasItsOwnCounts(t *testing.T) {

@@ -58,9 +58,9 @@ type Engine struct {
 	control   control
 	beamPlans beamPlans
 
-	specTotals  SpecStats      // guarded by mu
-	draftCounts drafter.Counts // guarded by mu, written by the loop: those of the drafter after its last round
-	broken      error          // guarded by mu: why there are no answers any more
+	specTotals  SpecStats        // guarded by mu
+	draftCounts []drafter.Counts // (parts) guarded by mu, written by the loop: those of each drafter after its last round
+	broken      error            // guarded by mu: why there are no answers any more
 	done        chan struct{}
 }
 

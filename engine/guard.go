@@ -131,10 +131,27 @@ func (e *Engine) target(guess, harmless int32) int32 {
 	return guess
 }
 
-// raiseCounts takes over what the drafter counts where that is more than it was: nothing was undone since, and servers publish
-// these as counters, which never fall. e.mu is held.
-func (e *Engine) raiseCounts(n drafter.Counts) {
-	c := &e.draftCounts
-	c.ContextFull, c.NoBlocks, c.Unknown = max(c.ContextFull, n.ContextFull), max(c.NoBlocks, n.NoBlocks), max(c.Unknown, n.Unknown)
-	c.NaN, c.Fed = max(c.NaN, n.NaN), max(c.Fed, n.Fed)
+// raiseCounts takes over what the i-th drafter counts where that is more than it was: nothing was undone since, and servers publish
+// these as counters, which never fall.
+func (e *Engine) raiseCounts(i int, n drafter.Counts) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	c := &e.draftCounts[i]
+	for _, f := range []struct {
+		to  *int64
+		now int64
+	}{{&c.ContextFull, n.ContextFull}, {&c.NoBlocks, n.NoBlocks}, {&c.Unknown, n.Unknown}, {&c.NaN, n.NaN}, {&c.Fed, n.Fed}} {
+		*f.to = max(*f.to, min(f.now, maxCount))
+	}
+}
+
+// maxCount is where the counts of one drafter end, so that the sum over all goes on.
+const maxCount = 1 << 48
+
+// stoppedDrafts is how often the drafters could not follow a request, by reason. e.mu is held.
+func (e *Engine) stoppedDrafts() (sum drafter.Counts) {
+	for _, c := range e.draftCounts {
+		sum.ContextFull, sum.NoBlocks, sum.Unknown, sum.NaN = sum.ContextFull+c.ContextFull, sum.NoBlocks+c.NoBlocks, sum.Unknown+c.Unknown, sum.NaN+c.NaN
+	}
+	return sum
 }

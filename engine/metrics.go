@@ -29,7 +29,7 @@ const specPrefix = "quickdraft:spec_decode_"
 // one another. Positions count from 0, as other engines count them.
 func (e *Engine) Metrics() (all []Metric) {
 	e.mu.Lock()
-	s, counts := e.specTotals.clone(), e.draftCounts
+	s, counts := e.specTotals.clone(), e.stoppedDrafts()
 	e.mu.Unlock()
 	add := func(name, label, of, help string, n int) {
 		all = append(all, Metric{Name: specPrefix + name + "_total", Label: label, Of: of, Help: help, Value: float64(n)})

@@ -24,7 +24,7 @@ func (e *Engine) openDrafter() (err error) {
 	if e.control.use(o.Drafter); err != nil {
 		return err
 	}
-	e.specTotals.Parts = e.control.newParts()
+	e.specTotals.Parts, e.draftCounts = e.control.newParts(), make([]drafter.Counts, len(e.control.names))
 	if o.Drafter == nil && o.Open == nil && (o.Fixed > 0 || o.NMin > 0 || o.PMin > 0 || o.Branch > 0 || o.Lenience < 1) {
 		return errors.New("speculation: numbers of guesses, a least probability or lenience asked for without a drafter")
 	}

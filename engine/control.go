@@ -176,7 +176,7 @@ func (e *Engine) drafted(decoding []*run, took time.Duration) {
 		}
 		if i++; steps > 0 || k.c.Models(r.spec.stream) {
 			round := &e.rounds[i-1]
-			late := r.spec.read.note(len(r.ids), round.Behind, k.reads(r.spec.stream) && round.Read == 0)
+			late := r.spec.read.note(len(r.ids), round.Behind, r.spec.budget.Feed, k.reads(r.spec.stream) && round.Read == 0)
 			first = first || late && !r.spec.read.probe
 		}
 	}

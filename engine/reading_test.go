@@ -415,17 +415,43 @@ func TestWhatADraftHasIsNotRead(t *testing.T) {
 // TestNote follows a request whose draft finds no room first, reads in pieces while the request goes on, and catches up.
 func TestNote(t *testing.T) {
 	var s reading
-	require.True(t, s.note(100, 0, true))
+	require.True(t, s.note(100, 0, 32, true))
 	require.Equal(t, reading{stuck: true}, s)
-	require.True(t, s.note(101, 69, false))
+	require.True(t, s.note(101, 69, 32, false))
 	require.Equal(t, reading{asked: 32, behind: 69, on: true}, s)
-	require.True(t, s.note(102, 62, false), "8 tokens, and one came")
+	require.True(t, s.note(102, 62, 8, false), "8 tokens, and one came")
 	require.Equal(t, reading{asked: 40, behind: 62, on: true}, s)
-	require.True(t, s.note(102, 61, false), "a drafter that gets nowhere is not waited for")
+	require.True(t, s.note(102, 46, 32, false), "32 tokens, and those that came are 16 to it")
+	require.Equal(t, reading{asked: 56, behind: 46, on: true}, s)
+	require.True(t, s.note(102, 45, 8, false), "a drafter that gets nowhere is not waited for")
 	require.False(t, s.on)
-	require.False(t, s.note(103, 0, false))
+	require.False(t, s.note(103, 0, 8, false))
 	require.Equal(t, reading{asked: 103, caughtUp: true}, s)
-	require.False(t, s.note(104, -1<<62, false))
-	require.False(t, s.note(104, 1<<62, false))
+	require.False(t, s.note(104, -1<<62, 8, false))
+	require.False(t, s.note(104, 1<<62, 8, false))
 	require.Equal(t, reading{asked: 104, behind: 104 * maxSpelling, on: true, caughtUp: true}, s)
+	require.False(t, s.note(104, 104*maxSpelling-15, 32, false))
+	require.False(t, s.on, "nor one that reads much less than it might")
+}
+
+// TestWhoReadsSlowlyIsNotWaitedFor has a drafter that says it has much to read and takes its time: an answer with forced guesses does
+// not wait longer for it than one that reads what it may.
+func TestWhoReadsSlowlyIsNotWaitedFor(t *testing.T) {
+	const nPrompt, nOut = 100, 20
+	for _, step := range []int{0, 1, 4, 15, feedTokens / 2, feedTokens} {
+		calls := 0
+		d := &hostile{guess: func(r *drafter.Round) {
+			r.Steps, r.Behind = 1, max(1, maxSpelling*len(r.IDs)-step*calls)
+			calls++
+		}}
+		e := openTiny(t, Options{Context: 128, Spec: SpecOptions{Drafter: d, Fixed: 3}})
+		ids, _ := answer(t, e, request(1, nPrompt, nOut))
+		require.Len(t, ids, nOut)
+		require.NoError(t, e.Close())
+		most := nOut + 2
+		if step >= feedTokens/2 {
+			most += maxSpelling * (nPrompt + nOut) / step
+		}
+		require.LessOrEqual(t, calls, most, "%d tokens a pass", step)
+	}
 }

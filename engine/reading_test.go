@@ -78,6 +78,47 @@ func TestDraftModelsReadInPieces(t *testing.T) {
 	}
 }
 
+// TestDraftsThatFindRoomReadInPieces has requests decode whose draft's cache is full, until it has room for all of them at once: they
+// share what is read between two passes then too.
+func TestDraftsThatFindRoomReadInPieces(t *testing.T) {
+	const n = 5
+	e := openTiny(t, drafting(t, "draft", 3))
+	var full *kvcache.Seq
+	require.NoError(t, e.do(func() error {
+		cache := e.opts.Spec.Drafter.(drafter.Keeper).Places()[0].Cache
+		full = cache.NewSeq()
+		return full.Reserve(kvcache.BlockTokens * cache.FreeBlocks())
+	}))
+	slow(e, func(int) time.Duration { return time.Millisecond })
+	most := between(e, n)
+	plain := request(n, 9, 240)
+	plain.NoSpec = true
+	beside := submit(t, e, plain) // passes go on
+	var tickets []*Ticket
+	for i := range n {
+		tickets = append(tickets, submit(t, e, request(i, 160, 90)))
+	}
+	for _, ticket := range tickets {
+		for range 5 {
+			receive(t, ticket.Tokens())
+		}
+	}
+	require.NoError(t, e.do(func() error {
+		require.Zero(t, fed(e))
+		full.Free()
+		return nil
+	}))
+	for _, ticket := range tickets {
+		require.Len(t, whole(t, ticket), 90+1-5)
+		require.Positive(t, ticket.Stats().Spec.Drafted)
+	}
+	require.Len(t, whole(t, beside), 240+1)
+	require.NoError(t, e.Close())
+	require.Greater(t, fed(e), int64(n*160))
+	const guesses = n * 2 * (3 + 1) // of a round, and what was accepted of the last one
+	require.LessOrEqual(t, *most, int64(feedTokens+guesses))
+}
+
 // TestLeavingWhileADraftReads leaves a request that is alone, after its draft has read the first piece of the prompt.
 func TestLeavingWhileADraftReads(t *testing.T) {
 	ctx, leave := context.WithCancelCause(t.Context())

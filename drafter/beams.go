@@ -29,6 +29,14 @@ type BeamRound struct {
 	Behind  int             // the answer, as Round's
 }
 
+// among is the budget for each of n hypotheses that share what may be read, but for what the levels of a round leave in each.
+func (b Budget) among(n int) Budget {
+	if b.Feed > 0 {
+		b.Feed = max(b.Feed/n, b.Depth+1)
+	}
+	return b
+}
+
 // BeamSession is a drafter's memory of one beam search.
 type BeamSession interface {
 	// Committed reports tokens that all hypotheses have in common, like Session.Committed; there may be none for long.
@@ -110,7 +118,7 @@ func (s *stemSessions) Propose(r *BeamRound) error {
 	s.rounds = s.rounds[:0]
 	for i := range r.Stems {
 		stem := &r.Stems[i]
-		b := r.Budget
+		b := r.Budget.among(len(r.Stems))
 		if b.Nodes /= len(r.Stems); b.Nodes < 1 {
 			return nil
 		}

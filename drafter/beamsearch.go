@@ -156,8 +156,13 @@ func (s *modelBeams) start() error {
 		s.live, s.kept = append(s.live, b), append(s.kept, l)
 	}
 	s.free(before)
+	b := s.round.Budget
+	if b.Feed > 0 { // catchUp has read
+		b.Feed = max(1, b.Feed-s.round.Read)
+	}
+	b = b.among(len(s.kept))
 	for _, l := range s.kept {
-		s.r.behind(l, &s.round.Budget, &s.round.Read, &s.round.Behind)
+		s.r.behind(l, &b, &s.round.Read, &s.round.Behind)
 	}
 	return s.r.readLate()
 }

@@ -94,7 +94,7 @@ func (s *search) guess() {
 		if panicked {
 			s.quit()
 		}
-		s.read.note(len(s.live[0].ids), r.Behind, feedTokens, false)
+		s.read.note(len(s.live[0].ids), r.Behind, feedTokens/len(s.live), false)
 		s.nRead += max(0, r.Read)
 	}
 	s.drafted = time.Since(began)

@@ -147,11 +147,11 @@ func (c *Controller) expect(s *Stream) {
 			offer = s.Offers[k]
 		}
 		if offer != nil {
-			v.offered = min(deepest, offer.Len())
+			v.offered = min(deepest, offer.Levels())
 		}
 		for level := range v.accept {
 			v.accept[level] = c.acceptance(s, k, level)
-			if offer != nil && level < offer.Len() && offer.Belief[level] > 0 {
+			if offer != nil && level < v.offered && offer.Belief[level] > 0 {
 				p := a.beliefs.Estimate(offer.Belief[level], false)
 				v.accept[level] = shrink(v.recent.allAccepted[v.context], v.recent.allJudged[v.context], p, offerWeight)
 			}
@@ -204,8 +204,8 @@ func (c *Controller) Followed(s *Stream, k int, t *Tree, ids []int32) {
 	for accepted < t.Len() && accepted < len(ids) && t.IDs[accepted] == ids[accepted] && int(t.Parents[accepted]) == accepted-1 {
 		accepted++
 	}
-	if levels := min(t.Len(), len(ids)); levels > 0 {
+	if levels := min(t.Levels(), len(ids)); levels > 0 {
 		c.judge(s, k, levels, accepted, levels)
-		c.arms[k].beliefs.follow(t, levels, accepted)
+		c.arms[k].beliefs.follow(t, levels, accepted, ids[0])
 	}
 }

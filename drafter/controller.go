@@ -200,7 +200,9 @@ func (c *Controller) JudgedOf(s *Stream, nodes, levels, accepted, allowed int) {
 	}
 	s.judged = true
 	a := &c.arms[s.Arm]
-	a.nodes += float64(smooth * (float64(nodes)/float64(levels) - a.nodes))
+	if !a.alone() { // an instant drafter offers chains, and what it offers beside them is planned for apart
+		a.nodes += float64(smooth * (float64(nodes)/float64(levels) - a.nodes))
+	}
 	if !a.alone() || len(s.Offers) == 0 {
 		c.judge(s, s.Arm, levels, accepted, allowed)
 	}
@@ -255,7 +257,7 @@ func (c *Controller) Passed(nTokens, nStreams, committed int, pass, draft, late 
 		return
 	}
 	c.sincePlain++
-	if !c.probing {
+	if !c.probing && c.pays {
 		c.idle = 0
 	}
 	c.earn(float64(float64(committed)/float64(nStreams)*plain) - pass - (draft - late))

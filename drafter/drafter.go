@@ -220,7 +220,8 @@ type Observer interface {
 }
 
 // Instant is implemented by drafters whose guesses take microseconds, so that they can be asked before it is known whether
-// their guesses are wanted. They propose chains and say how sure they are of each guess.
+// their guesses are wanted. They propose a chain, and where Budget.Branch is more than 1 other guesses for the next token after it,
+// and say how sure they are of each guess.
 type Instant interface {
 	Instant()
 }

@@ -52,7 +52,7 @@ func (c *Controller) Plan(streams []*Stream, plain, extra int) {
 		if c.idle++; c.idle >= c.interval {
 			c.probe(streams, base)
 		}
-		if !c.probing {
+		if !c.probing && !(len(streams) == 1 && c.widen(streams[0], base, worth)) {
 			c.introduce(streams, base)
 		}
 		return
@@ -64,6 +64,9 @@ func (c *Controller) Plan(streams []*Stream, plain, extra int) {
 	for _, s := range streams {
 		s.Depth = s.best
 		s.Guesses = c.nodesOf(s, s.best)
+	}
+	if len(streams) == 1 {
+		c.widen(streams[0], base, c.rate)
 	}
 	c.tryOthers(streams, base)
 	c.deepen(streams, base)

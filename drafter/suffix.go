@@ -7,7 +7,8 @@ const maxCorpus = 1 << 26
 
 // Suffix guesses that what followed the longest earlier occurrence of the sequence's end follows again. It searches the
 // request's own prompt and answer and a corpus that all requests share, and guesses further the longer the match is. Of
-// several occurrences it takes the one nearest to where the sequence copied from last, else the latest.
+// several occurrences it takes the one nearest to where the sequence copied from last, else the latest. Where it may branch it
+// adds other guesses for the next token, see backoff.
 type Suffix struct {
 	corpus *automaton // nil: none
 	bytes  int64
@@ -30,7 +31,7 @@ func NewSuffix(corpus []int32) (*Suffix, error) {
 }
 
 func init() {
-	register("suffix", Takes{}, func(c *Config) (Drafter, error) { return NewSuffix(c.Corpus) })
+	register("suffix", Takes{Branch: true}, func(c *Config) (Drafter, error) { return NewSuffix(c.Corpus) })
 }
 
 // Name is "suffix".
@@ -67,17 +68,21 @@ func (d *Suffix) Propose(rounds []Round) error {
 			parent = r.Tree.Add(id, parent, nil)
 			r.Tree.Belief[parent] = sureness(m.length + i)
 		}
+		if r.Budget.Branch > 1 {
+			s.backoff.guess(r, s.own)
+		}
 	}
 	return nil
 }
 
 type suffixSession struct {
-	d      *Suffix
-	own    *automaton
-	match  int32 // length of the longest suffix of the sequence that also occurs earlier in it
-	end    int32 // index behind that occurrence
-	source source
-	corpus suffixMatch
+	d       *Suffix
+	own     *automaton
+	match   int32 // length of the longest suffix of the sequence that also occurs earlier in it
+	end     int32 // index behind that occurrence
+	source  source
+	corpus  suffixMatch
+	backoff backoff
 }
 
 // Close has nothing to free.
@@ -87,6 +92,7 @@ func (s *suffixSession) Close() {}
 func (s *suffixSession) Committed(ids []int32) {
 	for _, id := range ids {
 		s.source.step(s.own.text, id)
+		s.backoff.learn(s.own.text, id)
 		s.match, s.end = s.own.extend(id)
 		if s.match >= steady && s.source.away != 0 {
 			s.source = source{at: int(s.end)}
@@ -134,14 +140,8 @@ func (s *suffixSession) predict(beyond []int32) occurrence {
 	return o
 }
 
-// reach is how far a match of n tokens is followed at most: a single token says little about more than the next one, and a
-// match of several tends to go on for longer than it has lasted.
-func reach(n int) int {
-	if n < 2 {
-		return n
-	}
-	return 4 * n
-}
+// reach is how far a match of n tokens is followed at most: it tends to go on for longer than it has lasted.
+func reach(n int) int { return 4 * n }
 
 // sureness is a first belief in what follows a match of n tokens; the controller learns what it is worth.
 func sureness(n int) float64 {

@@ -1,6 +1,9 @@
 package drafter
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
 // Beliefs learn how often guesses are accepted of which a drafter was so and so sure. Guesses that were drawn by chance
 // count apart: their drafter says how sure it was of its best one.
@@ -32,15 +35,27 @@ func (b *Beliefs) Estimate(p float64, drawn bool) float64 {
 	return shrink(b.accepted[k][i], b.judged[k][i], p, levelWeight)
 }
 
-// follow takes in a chain whose first levels were compared with what came: so many of these were right.
-func (b *Beliefs) follow(t *Tree, levels, accepted int) {
+// follow takes in what an instant drafter proposed, of which so many levels of its chain were compared with what came and so many
+// were right; first is the token that came next, with which its other guesses for that are compared.
+func (b *Beliefs) follow(t *Tree, levels, accepted int, first int32) {
 	for i := range min(levels, accepted+1) {
-		if p := t.Belief[i]; p > 0 {
-			b.judged[0][beliefBin(p)]++
-			if i < accepted {
-				b.accepted[0][beliefBin(p)]++
-			}
+		b.count(t.Belief[i], i < accepted)
+	}
+	for i := t.Levels(); i < t.Len(); i++ {
+		if t.Parents[i] == -1 {
+			b.count(t.Belief[i], t.IDs[i] == first)
 		}
+	}
+}
+
+// count takes in a guess that was chosen without chance.
+func (b *Beliefs) count(p float64, accepted bool) {
+	if p <= 0 {
+		return
+	}
+	b.judged[0][beliefBin(p)]++
+	if accepted {
+		b.accepted[0][beliefBin(p)]++
 	}
 }
 
@@ -94,15 +109,51 @@ func (c *Controller) Trim(s *Stream, t *Tree, width int) {
 		}
 		return 0
 	})
-	best, keep, gain := 0.0, 0, 0.0
-	for n, i := range c.order {
-		gain += c.reach[i]
-		if net := gain - float64(c.rate*(c.pass.At(width+n+1)-c.pass.At(width))); net > best {
-			best, keep = net, n+1
-		}
-	}
+	keep, _ := c.worthwhile(len(c.order), width, func(n int) float64 { return c.reach[c.order[n]] })
 	slices.Sort(c.order[:keep])
 	t.keep(c.order[:keep])
+}
+
+// worthwhile is how many of some guesses, the likeliest first, are worth their share of a pass that has width tokens without them,
+// and the tokens that they gain less those lost in the time.
+func (c *Controller) worthwhile(guesses, width int, reach func(n int) float64) (most int, net float64) {
+	gain := 0.0
+	for n := range guesses {
+		gain += reach(n)
+		if g := gain - float64(c.rate*(c.pass.At(width+n+1)-c.pass.At(width))); g > net {
+			most, net = n+1, g
+		}
+	}
+	return most, net
+}
+
+// widen gives a stream the guesses for its next token that its drafter offers beside a chain, as far as these are worth it beside
+// the levels that are planned; worth is the tokens that a second is worth. It reports whether there are any.
+func (c *Controller) widen(s *Stream, base int, worth float64) bool {
+	k := s.Arm
+	if s.Guesses == 0 {
+		k = slices.IndexFunc(s.Offers, func(t *Tree) bool { return t != nil && t.Len() > 0 })
+	}
+	if k < 0 || k >= len(s.Offers) || s.Offers[k] == nil || !s.allows(k) {
+		return false
+	}
+	t := s.Offers[k]
+	c.reach = c.reach[:0]
+	for i := t.Levels(); i < t.Len(); i++ {
+		if t.Parents[i] == -1 {
+			c.reach = append(c.reach, c.arms[k].beliefs.Estimate(t.Belief[i], false))
+		}
+	}
+	slices.SortFunc(c.reach, func(a, b float64) int { return cmp.Compare(b, a) })
+	width, rate := base+s.Guesses, c.rate
+	c.rate = worth
+	n, net := c.worthwhile(min(len(c.reach), min(c.nMax, s.Room)-s.Guesses), width, func(n int) float64 { return c.reach[n] })
+	if n == 0 || net < margin-1 || c.pass.At(width+n)-c.pass.At(base) > c.credit {
+		c.rate = rate
+		return false
+	}
+	s.Arm, s.Guesses, s.Depth = k, s.Guesses+n, max(s.Depth, 1)
+	return true
 }
 
 // keep drops all nodes but those listed in ascending order, with whom their parents are.

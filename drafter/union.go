@@ -100,14 +100,19 @@ func (d *Union) NewSession() (Session, error) {
 	return s, nil
 }
 
-// Preview asks the instant drafters what they propose within the rounds' budgets; Offers returns it, and a Propose that
-// follows does not ask them again.
+// Preview asks the instant drafters what they propose within the rounds' budgets, with several guesses for the next token unless
+// these say how many; Offers returns it, and a Propose that follows does not ask them again.
 func (d *Union) Preview(rounds []Round) {
 	for i, p := range d.drafters {
 		if _, ok := p.(Instant); !ok {
 			continue
 		}
 		d.gather(rounds, i, false)
+		for k := range d.rounds {
+			if b := &d.rounds[k].Budget; b.Branch == 0 {
+				b.Branch = manyBranches
+			}
+		}
 		err := p.Propose(d.rounds)
 		for k := range d.rounds {
 			p := &rounds[d.of[k]].Session.(*unionSession).parts[i]

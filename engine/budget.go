@@ -100,7 +100,7 @@ func (e *Engine) preview(decoding []*run) {
 		}
 		n := min(e.opts.Spec.NMax, e.room(r))
 		round := r.round()
-		round.Budget = drafter.Budget{Nodes: n, Depth: n, MinP: r.leastBelief(&e.opts.Spec)}
+		round.Budget = drafter.Budget{Nodes: n, Depth: n, MinP: r.leastBelief(&e.opts.Spec), Branch: e.opts.Spec.Branch}
 		r.spec.shown = len(r.ids)
 		rounds = append(rounds, round)
 	}

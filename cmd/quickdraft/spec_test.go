@@ -139,7 +139,7 @@ func TestAskedForAndImpossibleIsAnError(t *testing.T) {
 		"--spec-type none --model-draft-bigger b":               "--model-draft-bigger b: nothing guesses ahead",
 		"--draft-p-min 0.5":                                     "--spec-draft-p-min 0.5: suffix does not know how probable its guesses are, want --spec-type crossvocab, draft, hierarchical, layerskip",
 		"--spec-type lookahead+ngram --draft-p-min 0.5":         "--spec-draft-p-min 0.5: lookahead+ngram does not",
-		"--spec-draft-branch 2":                                 "--spec-draft-branch 2: suffix does not choose how many guesses it makes for one position, want --spec-type draft",
+		"--spec-type ngram --spec-draft-branch 2":               "--spec-draft-branch 2: ngram does not choose how many guesses it makes for one position, want --spec-type draft, suffix",
 		"--spec-type layerskip --spec-draft-branch 3":           "--spec-draft-branch 3: layerskip does not",
 		"--spec-type crossvocab -md d --spec-draft-branch 3":    "--spec-draft-branch 3: crossvocab does not",
 		"--spec-draft-vocab 100":                                "--spec-draft-vocab 100: want a draft model",

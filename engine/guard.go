@@ -42,7 +42,7 @@ func (e *Engine) countFailed(r *run) {
 
 // speculates reports whether r may have guesses in this pass.
 func (e *Engine) speculates(r *run) bool {
-	if e.opts.Spec.Drafter == nil || r.NoSpec || r.spec.off || len(r.others) > 0 {
+	if e.opts.Spec.Drafter == nil || r.NoSpec || r.spec.off || len(r.others) > 0 || r.endsPrompt() {
 		return false
 	}
 	if r.spec.session != nil {

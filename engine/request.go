@@ -156,6 +156,11 @@ func (r *run) answers() bool {
 // emitted returns how many tokens of the answer exist.
 func (r *run) emitted() int { return len(r.ids) - len(r.Prompt) }
 
+// endsPrompt reports whether the token that is pending is the last one of a prompt that earlier passes computed in pieces. It gets
+// no guesses, as it would not at the end of a longer piece: neighbours and pace cut prompts, and must not decide from which token
+// on an answer has guesses.
+func (r *run) endsPrompt() bool { return r.emitted() == 0 && r.stats.CachedTokens < len(r.Prompt)-1 }
+
 // outBuffer is how many tokens of an answer may lie undelivered; the request pauses until its reader has caught up. It
 // holds more than one pass can emit.
 const outBuffer = 4 * maxGuesses

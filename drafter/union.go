@@ -16,6 +16,7 @@ type Union struct {
 	costs    []PartCost // of the last Propose
 	rounds   []Round    // of one drafter
 	of       []int      // (rounds of one drafter) index of the round
+	now      func() time.Time
 }
 
 // PartCost is what one drafter of a union did in a call of Propose.
@@ -39,8 +40,11 @@ const maxRead = 1 << 20
 
 // NewUnion makes the drafter; Close closes the parts.
 func NewUnion(drafters ...Drafter) *Union {
-	return &Union{drafters: drafters, costs: make([]PartCost, len(drafters))}
+	return &Union{drafters: drafters, costs: make([]PartCost, len(drafters)), now: time.Now}
 }
+
+// Clock has a clock say what the parts take, by default the machine's.
+func (d *Union) Clock(now func() time.Time) { d.now = now }
 
 // Parts returns the drafters.
 func (d *Union) Parts() []Drafter { return d.drafters }
@@ -168,10 +172,10 @@ func (d *Union) Propose(rounds []Round) error {
 			continue
 		}
 		asked++
-		began := time.Now()
+		began := d.now()
 		err := p.Propose(d.rounds)
 		c := &d.costs[i]
-		c.Asked, c.Seconds = true, time.Since(began).Seconds()
+		c.Asked, c.Seconds = true, d.now().Sub(began).Seconds()
 		for k := range d.rounds {
 			r, of := &d.rounds[k], &rounds[d.of[k]]
 			r.Tree = &of.Session.(*unionSession).parts[i].tree // the part may have put anything there

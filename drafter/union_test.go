@@ -3,6 +3,7 @@ package drafter
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -173,4 +174,27 @@ func TestAUnionAsksWhomTheRoundWants(t *testing.T) {
 		}
 	}
 	s.Close()
+}
+
+// ticking is a drafter that takes a while on the clock of its test.
+type ticking struct {
+	fixed
+	at   *time.Time
+	took time.Duration
+}
+
+func (d *ticking) Propose(rounds []Round) error {
+	*d.at = d.at.Add(d.took)
+	return d.fixed.Propose(rounds)
+}
+
+// TestUnionMeasuresByItsClock gives a union a clock that only its parts move.
+func TestUnionMeasuresByItsClock(t *testing.T) {
+	at := time.Unix(100, 0)
+	u := NewUnion(&ticking{at: &at, took: 5 * time.Millisecond}, &ticking{at: &at, took: 2 * time.Second})
+	u.Clock(func() time.Time { return at })
+	s, err := u.NewSession()
+	require.NoError(t, err)
+	require.NoError(t, u.Propose([]Round{{Session: s, IDs: []int32{1}, Budget: Budget{Nodes: 4, Depth: 4}, Tree: &Tree{}}}))
+	require.Equal(t, []float64{0.005, 2}, []float64{u.Costs()[0].Seconds, u.Costs()[1].Seconds})
 }

@@ -79,7 +79,7 @@ func (s *search) guess() {
 	if !s.r.IgnoreEOS {
 		r.Ends = s.r.EOG
 	}
-	began := time.Now()
+	began := s.e.now()
 	s.unread, s.nRead = !s.read.caughtUp, 0
 	for more := true; more; more = s.read.on && s.e.undisturbed() && s.r.ctx.Err() == nil {
 		for i := range s.trees {
@@ -97,7 +97,7 @@ func (s *search) guess() {
 		s.read.note(len(s.live[0].ids), r.Behind, feedTokens/len(s.live), false)
 		s.nRead += max(0, r.Read)
 	}
-	s.drafted = time.Since(began)
+	s.drafted = s.e.now().Sub(began)
 	s.trim(n)
 }
 

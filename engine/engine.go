@@ -30,7 +30,7 @@ type Engine struct {
 	contextLen int
 	idleBlocks int // free KV blocks without a request
 	forward    func(*model.Batch) (tensor.F32, error)
-	now        func() time.Time  // for what paces passes
+	now        func() time.Time  // for what decides: how long passes and drafting take
 	samples    *sample.Workspace // of the samplers, unless the chooser's workers have their own
 
 	mu     sync.Mutex

@@ -206,6 +206,7 @@ func TestGenerateStopsWhenTheLoopIsLeft(t *testing.T) {
 
 func TestQueueLimit(t *testing.T) {
 	e := openTiny(t, Options{Context: 128, MaxRunning: 1, QueueLimit: 1})
+	gate(t, e)
 	var refused error
 	for n := range 50 {
 		if _, err := e.Submit(context.Background(), request(n, 60, 60)); err != nil {

@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -136,6 +137,7 @@ func belief(r *drafter.Round, p float64) {
 func requireUnharmed(t *testing.T, plain *Engine, o Options, n int) (stats []SpecStats) {
 	t.Helper()
 	e := openTiny(t, o)
+	timed(e, func(int) time.Duration { return time.Millisecond }) // so that the controller has guesses made
 	for mode := range 3 {
 		r := request(n, 9, 24)
 		if mode == 0 {
@@ -213,9 +215,6 @@ func TestPanickingDraftersAreOff(t *testing.T) {
 						require.Zero(t, stats[0].Failed)
 						return
 					}
-					if o.Spec.Fixed == 0 && notes == 0 {
-						return // on a busy machine the controller may decide on no guesses at all
-					}
 					require.Positive(t, notes)
 					if after == 0 && (call != "Observed" || kind == 0) {
 						for _, s := range stats {
@@ -275,13 +274,12 @@ func TestGuessesOutsideTheVocabularyKeepTheDistribution(t *testing.T) {
 	counts := func(e *Engine, from int) map[[3]int32]float64 {
 		seen := map[[3]int32]float64{}
 		for at := 0; at < nSeeds; at += 50 {
-			var tickets []*Ticket
-			for n := range 50 {
+			tickets := together(t, e, 50, func(n int) Request {
 				r := request(5, 9, 4)
 				r.Sampling.Temperature, r.Sampling.TopK = 1.5, 3
 				r.Sampling.Seed = uint64(from + at + n)
-				tickets = append(tickets, submit(t, e, r))
-			}
+				return r
+			})
 			for _, ticket := range tickets {
 				ids, _ := drain(t, ticket)
 				seen[[3]int32(ids[1:])]++
@@ -321,7 +319,7 @@ func TestGuessesOutsideTheVocabularyKeepTheDistribution(t *testing.T) {
 				r.Tree.Add(1, r.Tree.Add(q.Draw(rng.Float64()), -1, q), nil)
 				drafted++
 			}}
-			e := openTiny(t, Options{Context: 64, KVTokens: 2048, MaxRunning: 25, Spec: SpecOptions{Fixed: 2, Drafter: d}})
+			e := openTiny(t, Options{Context: 64, KVTokens: 2048, MaxRunning: 25, StallTarget: time.Hour, Spec: SpecOptions{Fixed: 2, Drafter: d}})
 			requireSameDistribution(t, plain, counts(e, 1<<20))
 			require.Greater(t, e.SpecTotals().Rounds, 3*nSeeds/2)
 			require.Equal(t, drafted, e.SpecTotals().Rounds)

@@ -92,6 +92,22 @@ func submit(t testing.TB, e *Engine, r Request) *Ticket {
 	return ticket
 }
 
+// together submits n requests so that the same passes come in every run.
+func together(t testing.TB, e *Engine, n int, make func(i int) Request) (tickets []*Ticket) {
+	t.Helper()
+	require.NoError(t, e.do(func() error {
+		for i := range n {
+			ticket, err := e.Submit(context.Background(), make(i))
+			if err != nil {
+				return err
+			}
+			tickets = append(tickets, ticket)
+		}
+		return nil
+	}))
+	return tickets
+}
+
 // lawRequest asks for log probabilities, by turns of the raw logits and after all steps.
 func lawRequest(n int) Request {
 	r := request(n, 20+23*n, 30)

@@ -94,13 +94,14 @@ func TestPaceKeepsPromptsMoving(t *testing.T) {
 	require.Equal(t, 4, c.chunkBeside())
 }
 
-// paced gives an engine a clock that only passes move; pass says by how much.
+// paced gives an engine a clock that only passes move, and whoever gets it; pass says by how much.
 func paced(e *Engine, pass func(b *model.Batch) time.Duration) *atomic.Int64 {
 	var clock atomic.Int64
 	e.now = func() time.Time { return time.Unix(0, clock.Load()) }
+	inner := e.forward
 	e.forward = func(b *model.Batch) (tensor.F32, error) {
 		clock.Add(int64(pass(b)))
-		return e.model.Forward(b)
+		return inner(b)
 	}
 	return &clock
 }

@@ -35,7 +35,7 @@ func (s *reading) note(nIDs, behind, feed int, stuck bool) (late bool) {
 	}
 	behind = min(max(0, behind), maxSpelling*nIDs)
 	s.asked = max(s.asked, nIDs-behind)
-	s.on = behind > 0 && (s.behind == 0 || behind <= s.behind-max(1, feed/2)) // not all of it, for the request may go on by a token
+	s.on = behind > 0 && (s.behind == 0 || behind <= s.behind-feed/2) // not all of it, for the request may go on by a token
 	s.behind = behind
 	s.caughtUp = s.caughtUp || !s.on
 	return late
@@ -47,10 +47,9 @@ func (e *Engine) few() int { return 1 + e.opts.Spec.NMax }
 // ration shares out what draft models may read before the pass: half of what the pass may take beside running answers, and
 // not less than feedTokens. Requests for which nothing is left have no guesses in this pass. The controller's go on plainly
 // meanwhile, as they do while their models read; those with forced guesses wait for their models, whose pace depends on the
-// neighbours and must not decide from which token on an answer has guesses; where the draft's cache is full, they go on without,
-// and share what the others leave once it has room.
+// neighbours and must not decide from which token on an answer has guesses; where the draft's cache is full, they go on without.
 func (e *Engine) ration(decoding []*run) {
-	left, nStuck := -1, 0
+	left := -1
 	e.readers = append(e.readers[:0], decoding...)
 	slices.SortFunc(e.readers, (*run).compare) // turns would let those that come now go before one that has to read anew
 	for _, r := range e.readers {
@@ -59,26 +58,16 @@ func (e *Engine) ration(decoding []*run) {
 			continue
 		}
 		lag := len(r.ids) - s.read.asked
-		if s.budget.Feed = max(feedTokens, e.few()); lag <= e.few() || !e.control.reads(s.stream) {
+		if s.budget.Feed = max(feedTokens, e.few()); lag <= e.few() || s.read.stuck || !e.control.reads(s.stream) {
 			continue
 		}
 		if left < 0 {
 			left = e.readRoom(s.stream)
 		}
-		if s.read.stuck {
-			s.budget.Feed = 0
-			nStuck++
-			continue
-		}
 		if s.budget.Feed = left; left < min(lag, quant.MaxM) {
 			s.budget, s.read.waits = drafter.Budget{}, e.forced(r) > 0
 		}
 		left = max(0, left-lag)
-	}
-	for _, r := range e.readers {
-		if b := &r.spec.budget; nStuck > 0 && b.Nodes > 0 && b.Feed == 0 {
-			b.Feed = max(1, left/nStuck)
-		}
 	}
 }
 

@@ -3,7 +3,9 @@ package engine
 import (
 	"context"
 	"path/filepath"
+	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -78,47 +80,6 @@ func TestDraftModelsReadInPieces(t *testing.T) {
 	}
 }
 
-// TestDraftsThatFindRoomReadInPieces has requests decode whose draft's cache is full, until it has room for all of them at once: they
-// share what is read between two passes then too.
-func TestDraftsThatFindRoomReadInPieces(t *testing.T) {
-	const n = 5
-	e := openTiny(t, drafting(t, "draft", 3))
-	var full *kvcache.Seq
-	require.NoError(t, e.do(func() error {
-		cache := e.opts.Spec.Drafter.(drafter.Keeper).Places()[0].Cache
-		full = cache.NewSeq()
-		return full.Reserve(kvcache.BlockTokens * cache.FreeBlocks())
-	}))
-	slow(e, func(int) time.Duration { return time.Millisecond })
-	most := between(e, n)
-	plain := request(n, 9, 240)
-	plain.NoSpec = true
-	beside := submit(t, e, plain) // passes go on
-	var tickets []*Ticket
-	for i := range n {
-		tickets = append(tickets, submit(t, e, request(i, 160, 90)))
-	}
-	for _, ticket := range tickets {
-		for range 5 {
-			receive(t, ticket.Tokens())
-		}
-	}
-	require.NoError(t, e.do(func() error {
-		require.Zero(t, fed(e))
-		full.Free()
-		return nil
-	}))
-	for _, ticket := range tickets {
-		require.Len(t, whole(t, ticket), 90+1-5)
-		require.Positive(t, ticket.Stats().Spec.Drafted)
-	}
-	require.Len(t, whole(t, beside), 240+1)
-	require.NoError(t, e.Close())
-	require.Greater(t, fed(e), int64(n*160))
-	const guesses = n * 2 * (3 + 1) // of a round, and what was accepted of the last one
-	require.LessOrEqual(t, *most, int64(feedTokens+guesses))
-}
-
 // TestLeavingWhileADraftReads leaves a request that is alone, after its draft has read the first piece of the prompt.
 func TestLeavingWhileADraftReads(t *testing.T) {
 	ctx, leave := context.WithCancelCause(t.Context())
@@ -185,7 +146,8 @@ type reader struct {
 	left   map[drafter.Session]int // tokens to read
 	asked  [][]drafter.Session     // in each call
 	passes int
-	at     []int // passes before each call
+	at     []int         // passes before each call
+	clock  *atomic.Int64 // of the engine
 }
 
 func (d *reader) Propose(rounds []drafter.Round) error {
@@ -198,7 +160,7 @@ func (d *reader) Propose(rounds []drafter.Round) error {
 		}
 		if r.Budget.Feed > 0 {
 			r.Read = min(left, r.Budget.Feed)
-			time.Sleep(time.Duration(r.Read) * 100 * time.Microsecond)
+			d.clock.Add(int64(r.Read) * int64(100*time.Microsecond))
 			left -= r.Budget.Feed
 		}
 		if d.left[r.Session] = max(0, left); left > 0 {
@@ -217,7 +179,7 @@ func (d *reader) Propose(rounds []drafter.Round) error {
 func (d *reader) engine(t *testing.T) *Engine {
 	o := Options{Context: 1024, KVTokens: 4096, NoPrefix: true, StallTarget: time.Microsecond, Spec: SpecOptions{Drafter: d}}
 	e := openWritten(t, o, nil)
-	slow(e, func(int) time.Duration { d.passes++; return time.Millisecond })
+	d.clock = paced(e, func(*model.Batch) time.Duration { d.passes++; return time.Millisecond })
 	return e
 }
 
@@ -270,16 +232,33 @@ func TestWhoWantsGuessesIsAskedUntilTheyCome(t *testing.T) {
 	}
 }
 
+// outlast has answers go on as long as another goroutine needs the passes between which it calls the engine: each pass of theirs
+// waits for its next call, or request, until it is over.
+func outlast(e *Engine) (over func()) {
+	var done atomic.Bool
+	inner := e.forward
+	e.forward = func(b *model.Batch) (tensor.F32, error) {
+		for idle := b == &e.plan.batch; idle && !done.Load(); { // not in a pass of a search, which is such a call
+			e.mu.Lock()
+			idle = len(e.calls)+len(e.queue) == 0 && len(e.active) == 1
+			e.mu.Unlock()
+			runtime.Gosched()
+		}
+		return inner(b)
+	}
+	return func() { done.Store(true) }
+}
+
 // TestSavingHasDraftsReadInPieces saves a long prompt beside a running answer.
 func TestSavingHasDraftsReadInPieces(t *testing.T) {
 	for name, nModels := range models {
 		o := drafting(t, name, 3)
 		o.NoPrefix = false
 		e := openTiny(t, o)
-		slow(e, func(int) time.Duration { return time.Millisecond }) // the answer outlasts the goroutine that saves
-		most := between(e, 1)
+		over, most := outlast(e), between(e, 1)
 		beside := submit(t, e, request(1, 9, 240))
 		require.NoError(t, e.SavePrefix(t.Context(), filepath.Join(t.TempDir(), "prefix.kv"), request(2, 200, 0).Prompt))
+		over()
 		require.Len(t, whole(t, beside), 240+1)
 		require.NoError(t, e.Close())
 		require.LessOrEqual(t, *most, nModels*(feedTokens+2*(3+1)), name)
@@ -299,8 +278,9 @@ func TestASearchHasItsDraftReadInPieces(t *testing.T) {
 		for _, alone := range []bool{true, false} {
 			e := openTiny(t, drafting(t, name, 3))
 			var beside *Ticket
-			if !alone { // it outlasts the search's goroutine, which is woken after each pass
-				slow(e, func(int) time.Duration { return time.Millisecond })
+			over := func() {}
+			if !alone {
+				over = outlast(e)
 			}
 			most := between(e, 2)
 			open := gate(t, e)
@@ -326,6 +306,7 @@ func TestASearchHasItsDraftReadInPieces(t *testing.T) {
 			})
 			open()
 			require.NoError(t, <-found)
+			over()
 			require.Equal(t, want, got)
 			require.Positive(t, stats.Spec.Drafted, name)
 			if !alone {
@@ -343,7 +324,6 @@ func TestWhoIsSentAwayReadsBeforeNewcomers(t *testing.T) {
 	o := drafting(t, "draft", 3)
 	o.MaxRunning = 8
 	e := openTiny(t, o)
-	slow(e, func(int) time.Duration { return time.Millisecond })
 	d, waited, overtaken := &watched{Drafter: e.opts.Spec.Drafter}, 0, 0
 	d.each = func([]drafter.Round) {
 		for _, r := range e.decoding {
@@ -356,30 +336,35 @@ func TestWhoIsSentAwayReadsBeforeNewcomers(t *testing.T) {
 			}
 		}
 	}
-	require.NoError(t, e.do(func() error { e.control.drafter = d; return nil }))
-	victim := submit(t, e, request(1, 100, 140))
-	for range 5 {
-		receive(t, victim.Tokens())
-	}
-	ctx, stop := context.WithCancel(t.Context())
-	var clients sync.WaitGroup
-	for k := range 3 {
-		clients.Go(func() {
-			for i := 0; ctx.Err() == nil; i++ {
-				ticket, err := e.Submit(ctx, request(100+1000*k+i, 150, 3))
-				if err != nil {
-					return
-				}
-				for range ticket.Tokens() {
-				}
+	var newcomers []*Ticket
+	sendAway := func(bool) { // seven have a place, and one comes whenever another one goes
+		for i := range 20 {
+			ticket, err := e.Submit(context.Background(), request(100+i, 150, 3))
+			if err != nil {
+				t.Error(err)
+				return
 			}
-		})
+			newcomers = append(newcomers, ticket)
+		}
+		e.preempt(e.active[0])
 	}
-	require.NoError(t, e.do(func() error { e.preempt(victim.r); return nil }))
-	rest := whole(t, victim)
-	stop()
-	clients.Wait()
-	require.Len(t, rest, 140+1-5)
+	inner := e.forward
+	require.NoError(t, e.do(func() error {
+		e.control.drafter = d
+		e.forward = func(b *model.Batch) (tensor.F32, error) {
+			if newcomers == nil && e.active[0].emitted() >= 5 {
+				e.mu.Lock()
+				e.calls = append(e.calls, sendAway) // after the pass
+				e.mu.Unlock()
+			}
+			return inner(b)
+		}
+		return nil
+	}))
+	require.Len(t, whole(t, submit(t, e, request(1, 100, 140))), 140+1)
+	for _, ticket := range newcomers {
+		whole(t, ticket)
+	}
 	require.NoError(t, e.Close())
 	require.Positive(t, waited)
 	require.Zero(t, overtaken)
@@ -405,7 +390,7 @@ func TestADraftThatFindsRoomLateIsNotSaved(t *testing.T) {
 	o := drafting(t, "draft", 3)
 	o.NoPrefix = false
 	e := openTiny(t, o)
-	slow(e, func(int) time.Duration { return 2 * time.Millisecond })
+	over := outlast(e)
 	r := request(1, 9, 240) // an idle engine would look for the blocks
 	r.NoSpec = true
 	beside := submit(t, e, r)
@@ -424,6 +409,7 @@ func TestADraftThatFindsRoomLateIsNotSaved(t *testing.T) {
 	ids, err := e.RestorePrefix(t.Context(), path)
 	require.NoError(t, err)
 	require.Equal(t, prompt, ids)
+	over()
 	require.Len(t, whole(t, beside), 240+1)
 	require.NoError(t, e.Close())
 }

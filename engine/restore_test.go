@@ -22,11 +22,13 @@ func savedPrefix(t *testing.T, e *Engine, n int) (path string, prompt []int32) {
 	return path, prompt
 }
 
-// slowUntil makes passes slow until something is met. It is called while none runs.
+// slowUntil makes passes slow until something is met, each slower than the one before: a few come soon, and all of an answer not
+// before a busy machine has come to everything else. It is called while none runs.
 func slowUntil(e *Engine, met func() bool) {
-	inner := e.forward
+	inner, passes := e.forward, 0
 	e.forward = func(b *model.Batch) (tensor.F32, error) {
-		for n := 0; n < 100 && !met(); n++ {
+		passes++
+		for n := 0; n < 40*passes && !met(); n++ {
 			time.Sleep(time.Millisecond)
 		}
 		return inner(b)

@@ -24,6 +24,9 @@ func (e *Engine) openDrafter() (err error) {
 	if e.control.use(o.Drafter); err != nil {
 		return err
 	}
+	if u := e.control.union; u != nil {
+		u.Clock(func() time.Time { return e.now() })
+	}
 	e.specTotals.Parts, e.draftCounts = e.control.newParts(), make([]drafter.Counts, len(e.control.names))
 	if o.Drafter == nil && o.Open == nil && (o.Fixed > 0 || o.NMin > 0 || o.PMin > 0 || o.Branch > 0 || o.Lenience < 1) {
 		return errors.New("speculation: numbers of guesses, a least probability or lenience asked for without a drafter")
@@ -81,9 +84,9 @@ func (e *Engine) ask(decoding []*run) bool {
 	if len(rounds) == 0 {
 		return false
 	}
-	began := time.Now()
+	began := e.now()
 	err, panicked := e.guarded(func() error { return e.control.drafter.Propose(rounds) })
-	took := time.Since(began)
+	took := e.now().Sub(began)
 	i := 0
 	for _, r := range decoding {
 		if asked := r.spec.budget.Nodes > 0; asked {

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"context"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -132,7 +131,7 @@ func toyDraws(t *testing.T) int {
 // checkToy compares one drafter under one set of options.
 func checkToy(t *testing.T, name string, set func(*sample.Params), masked bool, nDraws int, spec SpecOptions) {
 	const nOut, nCompared, atOnce = 4, 3, 128 // the prefix cache knows the prompt: a first round of three guesses, and one token more
-	e := openToy(t, name, Options{Context: 64, KVTokens: 8192, MaxRunning: atOnce, Threads: 1, Spec: spec})
+	e := openToy(t, name, Options{Context: 64, KVTokens: 8192, MaxRunning: atOnce, Threads: 1, StallTarget: time.Hour, Spec: spec})
 	base := Request{Prompt: toyPrompt, MaxTokens: nOut, IgnoreEOS: true, Sampling: sample.Default()}
 	set(&base.Sampling)
 	if strings.Contains(name, "suffix") || name == "ngram" {
@@ -146,21 +145,13 @@ func checkToy(t *testing.T, name string, set func(*sample.Params), masked bool, 
 	want := exactly(t, e.model, base, masked)
 	var counts [nCompared][toyVocab]float64
 	for at := 0; at < nDraws; at += atOnce {
-		var tickets []*Ticket
-		require.NoError(t, e.do(func() error { // together, so that the same passes come in every run
-			for i := range min(atOnce, nDraws-at) {
-				r := base
-				if r.Sampling.Seed = uint64(at + i); masked {
-					r.Matcher = &onlySome{}
-				}
-				ticket, err := e.Submit(context.Background(), r)
-				if err != nil {
-					return err
-				}
-				tickets = append(tickets, ticket)
+		tickets := together(t, e, min(atOnce, nDraws-at), func(i int) Request {
+			r := base
+			if r.Sampling.Seed = uint64(at + i); masked {
+				r.Matcher = &onlySome{}
 			}
-			return nil
-		}))
+			return r
+		})
 		for _, ticket := range tickets {
 			ids, _ := drain(t, ticket)
 			require.Len(t, ids, nOut)
@@ -212,13 +203,13 @@ func requireShares(t *testing.T, s SpecStats, nDraws int) {
 
 // TestTheToysAcceptance compares how often a draft model's guess is accepted with what both models' distributions give exactly:
 // the sum of min(p, q) over the vocabulary, after each first token. Answers of three tokens have one guess each: the first comes
-// with the prompt, which a busy machine must not cut before its last token, the last after the guess.
+// with the prompt, wherever a busy machine cuts that, the last after the guess.
 func TestTheToysAcceptance(t *testing.T) {
 	for name, set := range sampletest.Options {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			const nDraws = 4000
-			e := openToy(t, "draft", Options{Context: 32, KVTokens: 4096, MaxRunning: 64, Threads: 1, NoPrefix: true, StallTarget: time.Hour, Spec: SpecOptions{Fixed: 4}})
+			e := openToy(t, "draft", Options{Context: 32, KVTokens: 4096, MaxRunning: 64, Threads: 1, NoPrefix: true, Spec: SpecOptions{Fixed: 4}})
 			base := Request{Prompt: toyPrompt, MaxTokens: 3, IgnoreEOS: true, Sampling: sample.Default()}
 			set(&base.Sampling)
 			masked := name == sampletest.Mask

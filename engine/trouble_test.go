@@ -31,9 +31,9 @@ func poison(e *Engine, bad int32) {
 	}
 }
 
-// inTime submits a request that is given up after half a minute.
+// inTime submits a request that is given up when patience ends.
 func inTime(t *testing.T, e *Engine, r Request) *Ticket {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	t.Cleanup(cancel)
 	ticket, err := e.Submit(ctx, r)
 	require.NoError(t, err)

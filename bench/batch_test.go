@@ -60,7 +60,9 @@ func TestStalling(t *testing.T) {
 	})
 	require.NoError(t, err)
 	defer e.Close()
+	began := time.Now()
 	res, err := Stalling(context.Background(), e, "tiny", o)
+	took := time.Since(began)
 	require.NoError(t, err)
 	m := fields(t, res)
 	positive(t, m, "dram_gbps", "prompt_tokens", "rounds")
@@ -74,7 +76,7 @@ func TestStalling(t *testing.T) {
 		require.GreaterOrEqual(t, row["p99_gap_ms"], row["median_gap_ms"])
 		require.GreaterOrEqual(t, row["max_gap_ms"], row["p99_gap_ms"])
 		require.GreaterOrEqual(t, row["gaps"].(float64), float64(2*o.Streams[i]), "in both rounds every stream waited at least once")
-		require.LessOrEqual(t, row["max_gap_ms"].(float64), 1e3*row["prompt_seconds"].(float64)+100)
+		require.LessOrEqual(t, row["max_gap_ms"].(float64), 1e3*took.Seconds())
 	}
 	require.Contains(t, res.String(), "a prompt of 900 tokens arrives, target of a pass 5 ms")
 

@@ -1,19 +1,20 @@
 package tensor
 
 import (
+	"runtime"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 )
 
-// sharesTask marks the units it takes; the first worker is slow.
+// sharesTask marks the units it takes.
 type sharesTask struct {
 	shares
 	taken []atomic.Int32
 	did   []int
-	slow  time.Duration
+	slow  bool         // the first worker goes on once the others have taken four times as much, or all
+	all   atomic.Int64 // units taken
 }
 
 func (t *sharesTask) Do(worker, _ int) {
@@ -26,8 +27,9 @@ func (t *sharesTask) Do(worker, _ int) {
 		for i := lo; i < hi; i++ {
 			t.taken[i].Add(1)
 		}
-		if worker == 0 {
-			time.Sleep(t.slow)
+		t.all.Add(int64(hi - lo))
+		for worker == 0 && t.slow && t.all.Load() < int64(min(5*t.did[0], len(t.taken))) {
+			runtime.Gosched()
 		}
 	}
 }
@@ -54,7 +56,7 @@ func TestSharesAreStolenFromASlowWorker(t *testing.T) {
 	const n = 10000
 	pool := NewPool(3)
 	defer pool.Close()
-	task := &sharesTask{taken: make([]atomic.Int32, n), did: make([]int, 3), slow: 20 * time.Millisecond}
+	task := &sharesTask{taken: make([]atomic.Int32, n), did: make([]int, 3), slow: true}
 	task.parts = make([]workerShare, 3)
 	task.deal(n, 10, 100)
 	pool.RunAny(task)

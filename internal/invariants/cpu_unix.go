@@ -1,14 +1,14 @@
 //go:build unix
 
-package chat
+package invariants
 
 import (
 	"syscall"
 	"time"
 )
 
-// cpuTime is what this process has computed so far: it bounds the work of a template whatever else the machine does.
-func cpuTime() time.Duration {
+// CPUTime is what this process has computed so far: it bounds work whatever else the machine does.
+func CPUTime() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
 		panic(err)

@@ -6,20 +6,27 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )
 
-// terminal opens a terminal of 80 columns and returns its end for programs and what will have been written to it.
-func terminal(t *testing.T) (tty *os.File, written func() string) {
-	tty, _, written = typewriter(t)
-	return tty, written
+// screen is what was written to a terminal so far.
+type screen struct {
+	transcript
+	tty  *os.File
+	over chan struct{}
 }
 
-// typewriter is a terminal with its keys.
-func typewriter(t *testing.T) (tty, keys *os.File, written func() string) {
+// end closes the program's end of the terminal and returns all that was written to it.
+func (s *screen) end(t *testing.T) string {
+	require.NoError(t, s.tty.Close())
+	<-s.over
+	return s.String()
+}
+
+// terminal opens a terminal of 80 columns and returns its end for programs, its keys and its screen.
+func terminal(t *testing.T) (tty, keys *os.File, s *screen) {
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
 		t.Skipf("no terminals here: %v", err)
@@ -30,30 +37,26 @@ func typewriter(t *testing.T) (tty, keys *os.File, written func() string) {
 	tty, err = os.OpenFile(fmt.Sprint("/dev/pts/", n), os.O_RDWR|unix.O_NOCTTY, 0)
 	require.NoError(t, err)
 	require.NoError(t, unix.IoctlSetWinsize(int(tty.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: 80}))
-	text := make(chan string, 1)
+	s = &screen{tty: tty, over: make(chan struct{})}
 	go func() {
-		data, _ := io.ReadAll(master) // ends with EIO when the other end is closed
-		text <- string(data)
+		_, _ = io.Copy(s, master) // ends with EIO when the other end is closed
+		close(s.over)
 	}()
-	return tty, master, func() string {
-		require.NoError(t, tty.Close())
-		return <-text
-	}
+	return tty, master, s
 }
 
 func TestBarOnATerminal(t *testing.T) {
-	tty, written := terminal(t)
+	tty, _, s := terminal(t)
 	b := newBar("loading", tty)
 	b.Set(0, 64<<20)
 	b.Set(16<<20, 64<<20)
-	time.Sleep(300 * time.Millisecond) // two refreshes
+	s.waitFor(t, "25 %")
 	b.Note("a line above")
 	b.Set(64<<20, 64<<20)
 	b.Finish()
 	b.Note("a line after")
-	text := written()
+	text := s.end(t)
 	require.Contains(t, text, "loading 16.0 MiB / 64.0 MiB")
-	require.Contains(t, text, "25 %")
 	require.Contains(t, text, "a line above")
 	require.True(t, strings.HasSuffix(text, "a line after\r\n"))
 }

@@ -102,7 +102,7 @@ func (x *talk) untilDone() {
 			if _, done := m.(doneMsg); done {
 				return
 			}
-		case <-time.After(10 * time.Second):
+		case <-time.After(patience):
 			x.t.Fatal("no answer")
 		}
 	}

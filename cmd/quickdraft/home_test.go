@@ -77,7 +77,7 @@ func TestHomesThatCannotBe(t *testing.T) {
 func TestPullsOfManyProcesses(t *testing.T) {
 	data := append([]byte("GGUF"), bytes.Repeat([]byte("0123456789abcdef"), 1<<16)...)
 	var requests, bodies atomic.Int64
-	started := make(chan struct{}, 8)
+	started := make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		requests.Add(1)
 		w.Header().Set("ETag", `"one"`)
@@ -89,27 +89,23 @@ func TestPullsOfManyProcesses(t *testing.T) {
 		} else {
 			w.Header().Set("Content-Length", fmt.Sprint(len(data)))
 		}
-		for len(rest) > 0 {
-			n := min(len(rest), 64<<10)
-			if _, err := w.Write(rest[:n]); err != nil {
-				return
-			}
+		if requests.Load() == 1 { // the first process gets half of it
+			n, _ := w.Write(rest[:len(data)/2])
 			bodies.Add(int64(n))
 			w.(http.Flusher).Flush()
-			rest = rest[n:]
-			select {
-			case started <- struct{}{}:
-			default:
-			}
-			time.Sleep(20 * time.Millisecond)
+			close(started)
+			<-r.Context().Done()
+			return
 		}
+		n, _ := w.Write(rest)
+		bodies.Add(int64(n))
 	}))
 	defer server.Close()
 	home := t.TempDir()
 	t.Setenv("QUICKDRAFT_HOME", home)
 	name := fmt.Sprintf("%s/m.gguf#sha256=%x", server.URL, sha256.Sum256(data))
-	pull := func() (*exec.Cmd, *bytes.Buffer) {
-		cmd, out := program(t, "pull", name), new(bytes.Buffer)
+	pull := func() (*exec.Cmd, *transcript) {
+		cmd, out := program(t, "pull", name), new(transcript)
 		cmd.Stdout, cmd.Stderr = out, out
 		require.NoError(t, cmd.Start())
 		return cmd, out
@@ -117,16 +113,18 @@ func TestPullsOfManyProcesses(t *testing.T) {
 	first, _ := pull()
 	<-started
 	var others []*exec.Cmd
-	var outs []*bytes.Buffer
+	var outs []*transcript
 	for range 3 {
 		cmd, out := pull()
 		others, outs = append(others, cmd), append(outs, out)
 	}
-	time.Sleep(100 * time.Millisecond)
+	for _, out := range outs {
+		out.waitFor(t, "another process pulls it; waiting")
+	}
 	require.NoError(t, first.Process.Kill())
 	require.Error(t, first.Wait())
 	for i, cmd := range others {
-		require.Equal(t, 0, exited(t, cmd), outs[i])
+		require.Equal(t, 0, exited(t, cmd), outs[i].String())
 		lines := strings.Fields(outs[i].String())
 		got, err := os.ReadFile(lines[len(lines)-1])
 		require.NoError(t, err)
@@ -158,7 +156,7 @@ func TestRepackingOfManyProcesses(t *testing.T) {
 	require.Eventually(t, func() bool {
 		entries, _ := os.ReadDir(tiles)
 		return len(entries) > 0
-	}, 20*time.Second, time.Millisecond)
+	}, patience, time.Millisecond)
 	require.NoError(t, cmds[0].Process.Signal(syscall.SIGKILL))
 	_ = cmds[0].Wait()
 	for i := 1; i < len(cmds); i++ {

@@ -7,6 +7,9 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"strconv"
+	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -19,11 +22,14 @@ import (
 // asProgram makes the test binary the program itself, or a part of it that a test looks at.
 const asProgram = "QUICKDRAFT_TEST_PROGRAM"
 
+// readyFile is the descriptor to which a patient program writes once it watches signals.
+const readyFile = "QUICKDRAFT_TEST_READY"
+
 // statusFile names the file of a weighed program.
 const statusFile = "QUICKDRAFT_TEST_STATUS"
 
-// patience is the grace of patient programs.
-const patience = time.Minute
+// patience is the grace of patient programs, and how long tests wait for what programs do.
+const patience = 2 * time.Minute
 
 func TestMain(m *testing.M) {
 	switch os.Getenv(asProgram) {
@@ -34,16 +40,27 @@ func TestMain(m *testing.M) {
 			}
 		}
 		os.Exit(m.Run())
-	case "stuck": // a command that does not stop
-		watchSignals(context.Background())
+	case "stuck", "stuck and patient": // a command that does not stop
+		if os.Getenv(asProgram) != "stuck" {
+			grace = patience
+		}
+		ctx := watchSignals(context.Background())
 		if _, err := disk.Create(os.Args[1]); err != nil {
 			panic(err)
 		}
 		os.Stdout.WriteString("ready\n")
-		time.Sleep(time.Minute)
+		<-ctx.Done()
+		os.Stdout.WriteString("asked\n")
+		time.Sleep(2 * patience)
 	case "patient": // it waits for commands, so that one which does not stop takes long enough to be noticed on a busy machine
 		grace = patience
-		main()
+		ctx := watchSignals(context.Background())
+		if n, err := strconv.Atoi(os.Getenv(readyFile)); err == nil {
+			f := os.NewFile(uintptr(n), "ready")
+			f.WriteString("r")
+			f.Close()
+		}
+		os.Exit(runMain(ctx, os.Args[1:]))
 	case "weighed": // it leaves what Linux says of it in a file
 		code := runMain(watchSignals(context.Background()), os.Args[1:])
 		status, err := os.ReadFile("/proc/self/status")
@@ -67,6 +84,30 @@ func program(t *testing.T, args ...string) *exec.Cmd {
 	cmd := exec.Command(exe, args...)
 	cmd.Env = append(os.Environ(), asProgram+"=main")
 	return cmd
+}
+
+// transcript is what a program has written so far.
+type transcript struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (s *transcript) Write(b []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.Write(b)
+}
+
+func (s *transcript) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.String()
+}
+
+// waitFor waits until a text is there.
+func (s *transcript) waitFor(t *testing.T, text string) {
+	t.Helper()
+	require.Eventually(t, func() bool { return strings.Contains(s.String(), text) }, patience, time.Millisecond, "%q did not come", text)
 }
 
 // exited waits for a process and returns its exit code.

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -32,6 +33,20 @@ func large(t *testing.T) string {
 	return path
 }
 
+// started starts a patient program and waits until it watches signals.
+func started(t *testing.T, cmd *exec.Cmd) {
+	t.Helper()
+	r, w, err := os.Pipe()
+	require.NoError(t, err)
+	defer r.Close()
+	cmd.ExtraFiles = []*os.File{w}
+	cmd.Env = append(cmd.Env, asProgram+"=patient", readyFile+"=3")
+	require.NoError(t, cmd.Start())
+	require.NoError(t, w.Close())
+	_, err = r.Read(make([]byte, 1))
+	require.NoError(t, err, "it ended at once")
+}
+
 func manyWords(n int) string { return strings.Repeat("some words of a text ", n) }
 
 // TestSignals stops every command that may run for long in the middle.
@@ -48,11 +63,16 @@ func TestSignals(t *testing.T) {
 		<-r.Context().Done()
 	}))
 	defer slow.Close()
+	parts := func(t *testing.T) []string {
+		names, err := filepath.Glob(filepath.Join(home, "models", "url", "*.part"))
+		require.NoError(t, err)
+		return names
+	}
 	ids := "1" + strings.Repeat(",2", 1500)
 	signals := []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP}
 	for i, c := range []struct {
 		args  []string
-		after time.Duration // the time to get into the middle
+		after time.Duration // the time to get into the middle; 0: until a part of the file is there
 	}{
 		{[]string{"run", "-m", model}, 300 * time.Millisecond}, // waits for standard input
 		{[]string{"debug", "tokenize", "-m", model}, 300 * time.Millisecond},
@@ -71,18 +91,19 @@ func TestSignals(t *testing.T) {
 		{[]string{"bench", "roofline", "-r", "1000"}, time.Second},
 		{[]string{"debug", "logits", "-m", model, "--ids", ids, "--chunk", "1"}, time.Second},
 		{[]string{"debug", "generate", "-m", model, "--ids", "1,2", "-n", "2000", "-c", "2048"}, time.Second},
-		{[]string{"pull", slow.URL + "/m.gguf"}, 500 * time.Millisecond},
+		{[]string{"pull", slow.URL + "/m.gguf"}, 0},
 	} {
 		signal := signals[i%len(signals)]
 		what := fmt.Sprintf("%.80v, %v", c.args, signal)
 		cmd := program(t, c.args...)
-		cmd.Env = append(cmd.Env, asProgram+"=patient")
 		var stderr bytes.Buffer
 		cmd.Stderr = &stderr
 		in, err := cmd.StdinPipe() // stays open
 		require.NoError(t, err)
-		require.NoError(t, cmd.Start())
-		time.Sleep(c.after)
+		started(t, cmd)
+		if time.Sleep(c.after); c.after == 0 {
+			require.Eventually(t, func() bool { return len(parts(t)) > 0 }, patience, time.Millisecond)
+		}
 		start := time.Now()
 		require.NoError(t, cmd.Process.Signal(signal))
 		code := exited(t, cmd)
@@ -98,49 +119,53 @@ func TestSignals(t *testing.T) {
 			}
 		}
 	}
-	parts, err := filepath.Glob(filepath.Join(home, "models", "url", "*"))
+	require.NotEmpty(t, parts(t), "the next pull goes on from there")
+	names, err := filepath.Glob(filepath.Join(home, "models", "url", "*"))
 	require.NoError(t, err)
-	for _, name := range parts {
-		require.Contains(t, name, ".part", "the next pull goes on from there")
+	for _, name := range names {
+		require.Contains(t, name, ".part")
 	}
-	require.NotEmpty(t, parts)
 }
 
-// stuck starts a command that does not stop and returns what it writes to.
-func stuck(t *testing.T) (signal func(syscall.Signal), wait func() int, dir string) {
+// stuck starts a command that does not stop, as one of the programs of TestMain, and returns what it says next.
+func stuck(t *testing.T, as string) (signal func(syscall.Signal), says func() string, wait func() int, dir string) {
 	dir = t.TempDir()
 	cmd := program(t, filepath.Join(dir, "out"))
-	cmd.Env = append(cmd.Env, asProgram+"=stuck")
+	cmd.Env = append(cmd.Env, asProgram+"="+as)
 	out, err := cmd.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())
-	line, err := bufio.NewReader(out).ReadString('\n')
-	require.NoError(t, err)
-	require.Equal(t, "ready\n", line)
+	lines := bufio.NewReader(out)
+	says = func() string {
+		line, err := lines.ReadString('\n')
+		require.NoError(t, err)
+		return line
+	}
+	require.Equal(t, "ready\n", says())
 	entries, err := os.ReadDir(dir)
 	require.NoError(t, err)
 	require.Len(t, entries, 1)
-	return func(s syscall.Signal) { require.NoError(t, cmd.Process.Signal(s)) }, func() int { return exited(t, cmd) }, dir
+	return func(s syscall.Signal) { require.NoError(t, cmd.Process.Signal(s)) }, says, func() int { return exited(t, cmd) }, dir
 }
 
 func TestSecondSignal(t *testing.T) {
-	signal, wait, dir := stuck(t)
+	signal, says, wait, dir := stuck(t, "stuck and patient")
 	signal(syscall.SIGINT)
-	time.Sleep(300 * time.Millisecond)
+	require.Equal(t, "asked\n", says())
 	entries, err := os.ReadDir(dir)
 	require.NoError(t, err)
 	require.Len(t, entries, 1, "the first one asks")
 	start := time.Now()
 	signal(syscall.SIGINT)
 	require.Equal(t, 130, wait())
-	require.Less(t, time.Since(start), time.Second)
+	require.Less(t, time.Since(start), patience/2, "the second one waits for nothing")
 	entries, err = os.ReadDir(dir)
 	require.NoError(t, err)
 	require.Empty(t, entries)
 }
 
 func TestACommandThatDoesNotStop(t *testing.T) {
-	signal, wait, dir := stuck(t)
+	signal, _, wait, dir := stuck(t, "stuck")
 	start := time.Now()
 	signal(syscall.SIGTERM)
 	require.Equal(t, 143, wait())
@@ -159,8 +184,7 @@ func TestNohup(t *testing.T) {
 	cmd.Path = "/bin/sh"
 	in, err := cmd.StdinPipe()
 	require.NoError(t, err)
-	require.NoError(t, cmd.Start())
-	time.Sleep(300 * time.Millisecond)
+	started(t, cmd)
 	for _, s := range []syscall.Signal{syscall.SIGHUP, syscall.SIGINT} {
 		require.NoError(t, cmd.Process.Signal(s))
 	}

@@ -22,13 +22,15 @@ func savedPrefix(t *testing.T, e *Engine, n int) (path string, prompt []int32) {
 	return path, prompt
 }
 
-// slowUntil makes passes slow until something is met, each slower than the one before: a few come soon, and all of an answer not
-// before a busy machine has come to everything else. It is called while none runs.
+// slowUntil makes passes slow until something is met, each that is slower than the one before, up to half a second: a few come
+// soon, and all of an answer not before a busy machine has come to everything else. It is called while none runs.
 func slowUntil(e *Engine, met func() bool) {
-	inner, passes := e.forward, 0
+	inner, slow := e.forward, 0
 	e.forward = func(b *model.Batch) (tensor.F32, error) {
-		passes++
-		for n := 0; n < 40*passes && !met(); n++ {
+		if !met() {
+			slow++
+		}
+		for n := 0; n < min(40*slow, 500) && !met(); n++ {
 			time.Sleep(time.Millisecond)
 		}
 		return inner(b)

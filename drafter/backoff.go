@@ -16,7 +16,7 @@ type backoff struct {
 const (
 	nCommon    = 4
 	nOthers    = 2  // tokens that followed the last ones elsewhere
-	edgesTried = 64 // continuations of one context that are looked at for them
+	edgesTried = 64 // places that are looked at for them: a repeated token has as many contexts as repeats
 
 	// manyBranches are as many guesses for the next token as an instant drafter may have: which of them are worth it is decided
 	// when all are known.
@@ -59,14 +59,13 @@ func (b *backoff) learn(text []int32, id int32) {
 // skipContext is what a token two after text's last but one follows.
 func skipContext(text []int32) gramKey { return gramKey{-1, -1, text[len(text)-2], -1} }
 
-// guess adds tokens that may come next, behind what the round's tree has already.
+// guess adds tokens that may come after the automaton's text, behind what the round's tree has already.
 func (b *backoff) guess(r *Round, a *automaton) {
 	if len(a.text) < 2 {
 		return
 	}
-	rank := 0
-	for state := a.states[a.last].link; state > 0; state = a.states[state].link {
-		tried := 0
+	rank, tried := 0, 0
+	for state := a.states[a.last].link; state > 0 && rank < nOthers && tried < edgesTried; state = a.states[state].link {
 		for e := a.states[state].first; e >= 0 && rank < nOthers && tried < edgesTried; e = a.edges[e].next {
 			if tried++; addFirst(r, a.edges[e].id, otherSureness[rank]) {
 				rank++

@@ -5,9 +5,12 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"quickdraft/internal/invariants"
 )
 
 // firsts are the guesses for the next token, the chain's own first.
@@ -43,6 +46,36 @@ func TestBackoffGuessesTheNextTokenOnly(t *testing.T) {
 	require.Empty(t, proposal(t, d, ids, Budget{Nodes: 16, Branch: manyBranches}).IDs)
 	require.Equal(t, []int32{6, 5}, proposal(t, d, []int32{5, 6}, wide).IDs, "nothing to copy yet: the commonest, the latest first")
 	require.Empty(t, proposal(t, d, []int32{5}, wide).IDs)
+}
+
+// TestBackoffOfATokenThatRepeats has a text whose end is found in as many contexts as it has tokens.
+func TestBackoffOfATokenThatRepeats(t *testing.T) {
+	d, _ := NewSuffix(nil)
+	s, _ := d.NewSession()
+	defer s.Close()
+	ids := make([]int32, 100_000)
+	s.Committed(ids)
+	tree := &Tree{}
+	rounds := []Round{{Session: s, IDs: ids, Budget: Budget{Nodes: 16, Depth: 16, Branch: manyBranches}, Tree: tree}}
+	took, _ := invariants.Cost(func() {
+		for range 2000 {
+			tree.Reset()
+			require.NoError(t, d.Propose(rounds))
+		}
+	})
+	require.True(t, invariants.Within(took, 200*time.Millisecond), "%v", took)
+}
+
+// TestBackoffOfWhatWasNotCommitted has tokens beyond those that the session was told, as drafters within others see them.
+func TestBackoffOfWhatWasNotCommitted(t *testing.T) {
+	d, _ := NewSuffix(nil)
+	s, _ := d.NewSession()
+	defer s.Close()
+	ids := []int32{9, 5, 9, 6, 9, 5, 8}
+	s.Committed(ids[:5])
+	tree := &Tree{}
+	require.NoError(t, d.Propose([]Round{{Session: s, IDs: ids, Budget: Budget{Nodes: 16, Depth: 16, Branch: manyBranches}, Tree: tree}}))
+	require.Empty(t, tree.IDs, "nothing follows 8, and what follows 9 is not asked for")
 }
 
 // TestBackoffAgainstSearch compares what is kept token by token with a search of the whole text.

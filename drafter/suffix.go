@@ -68,7 +68,7 @@ func (d *Suffix) Propose(rounds []Round) error {
 			parent = r.Tree.Add(id, parent, nil)
 			r.Tree.Belief[parent] = sureness(m.length + i)
 		}
-		if r.Budget.Branch > 1 {
+		if r.Budget.Branch > 1 && len(r.IDs) == len(s.own.text) { // what may come after tokens beyond these is not counted
 			s.backoff.guess(r, s.own)
 		}
 	}

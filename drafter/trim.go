@@ -109,18 +109,18 @@ func (c *Controller) Trim(s *Stream, t *Tree, width int) {
 		}
 		return 0
 	})
-	keep, _ := c.worthwhile(len(c.order), width, func(n int) float64 { return c.reach[c.order[n]] })
+	keep, _ := c.worthwhile(len(c.order), width, c.rate, func(n int) float64 { return c.reach[c.order[n]] })
 	slices.Sort(c.order[:keep])
 	t.keep(c.order[:keep])
 }
 
 // worthwhile is how many of some guesses, the likeliest first, are worth their share of a pass that has width tokens without them,
-// and the tokens that they gain less those lost in the time.
-func (c *Controller) worthwhile(guesses, width int, reach func(n int) float64) (most int, net float64) {
+// where a second is worth rate tokens, and the tokens that they gain less those lost in the time.
+func (c *Controller) worthwhile(guesses, width int, rate float64, reach func(n int) float64) (most int, net float64) {
 	gain := 0.0
 	for n := range guesses {
 		gain += reach(n)
-		if g := gain - float64(c.rate*(c.pass.At(width+n+1)-c.pass.At(width))); g > net {
+		if g := gain - float64(rate*(c.pass.At(width+n+1)-c.pass.At(width))); g > net {
 			most, net = n+1, g
 		}
 	}
@@ -145,14 +145,12 @@ func (c *Controller) widen(s *Stream, base int, worth float64) bool {
 		}
 	}
 	slices.SortFunc(c.reach, func(a, b float64) int { return cmp.Compare(b, a) })
-	width, rate := base+s.Guesses, c.rate
-	c.rate = worth
-	n, net := c.worthwhile(min(len(c.reach), min(c.nMax, s.Room)-s.Guesses), width, func(n int) float64 { return c.reach[n] })
+	width := base + s.Guesses
+	n, net := c.worthwhile(min(len(c.reach), min(c.nMax, s.Room)-s.Guesses), width, worth, func(n int) float64 { return c.reach[n] })
 	if n == 0 || net < margin-1 || c.pass.At(width+n)-c.pass.At(base) > c.credit {
-		c.rate = rate
 		return false
 	}
-	s.Arm, s.Guesses, s.Depth = k, s.Guesses+n, max(s.Depth, 1)
+	s.Arm, s.Guesses, s.Depth, c.rate = k, s.Guesses+n, max(s.Depth, 1), worth
 	return true
 }
 

@@ -14,15 +14,15 @@ import (
 
 // SpecOptions say what a comparison with and without guesses runs.
 type SpecOptions struct {
-	Kinds       []string // of prompts.Kinds
-	PerKind     int      // prompts of each kind
-	Tokens      int      // answer length at most
-	Streams     int      // requests at once
-	Temperature float64
-	Fixed       []int // fixed numbers of guesses to run beside the controller
-	Encode      func(prompt string) ([]int32, error)
-	EOG         []int32
-	Note        func(line string) // progress; may be nil
+	Kinds    []string      // of prompts.Kinds
+	PerKind  int           // prompts of each kind
+	Tokens   int           // answer length at most
+	Streams  int           // requests at once
+	Sampling sample.Params // its seed is that of the first of the requests at once, the others count on from there
+	Fixed    []int         // fixed numbers of guesses to run beside the controller
+	Encode   func(prompt string) ([]int32, error)
+	EOG      []int32
+	Note     func(line string) // progress; may be nil
 }
 
 // SpecRow is one kind of prompt.
@@ -66,18 +66,19 @@ type FixedRun struct {
 // SpecResult is the whole comparison.
 type SpecResult struct {
 	Head
-	Rows    []SpecRow `json:"kinds"`
-	All     SpecRow   `json:"all"`
-	Pass    []float64 `json:"pass_seconds"`  // T(M), M from 1
-	Draft   []float64 `json:"draft_seconds"` // D of 1, 2, ... levels
-	Lossy   bool      `json:"lossy"`
-	Streams int       `json:"streams"`
-	Temp    float64   `json:"temperature"`
+	Rows     []SpecRow `json:"kinds"`
+	All      SpecRow   `json:"all"`
+	Pass     []float64 `json:"pass_seconds"`  // T(M), M from 1
+	Draft    []float64 `json:"draft_seconds"` // D of 1, 2, ... levels
+	Lossy    bool      `json:"lossy"`
+	Streams  int       `json:"streams"`
+	Temp     float64   `json:"temperature"`
+	Sampling string    `json:"sampling"`
 }
 
 // Speculation decodes every prompt with and without guesses in turns, on the same engine and in the same minutes.
 func Speculation(ctx context.Context, e *engine.Engine, o SpecOptions) (*SpecResult, error) {
-	res := &SpecResult{Head: NewHead(e.Threads()), Streams: o.Streams, Temp: o.Temperature}
+	res := &SpecResult{Head: NewHead(e.Threads()), Streams: o.Streams, Temp: o.Sampling.Temperature, Sampling: describe(&o.Sampling)}
 	for _, kind := range o.Kinds {
 		set := prompts.Set(kind)
 		if set == nil {
@@ -158,11 +159,10 @@ func (o *SpecOptions) both(ctx context.Context, e *engine.Engine, row *SpecRow, 
 
 // run answers the prompts at once.
 func (o *SpecOptions) run(ctx context.Context, e *engine.Engine, ids [][]int32, m mode, tokens int) (out [][]int32, stats []engine.Stats, err error) {
-	p := sample.Default()
-	p.Temperature = o.Temperature
+	p := o.Sampling
 	var tickets []*engine.Ticket
 	for i, prompt := range ids {
-		p.Seed = uint64(i + 1)
+		p.Seed = o.Sampling.Seed + uint64(i)
 		t, err := e.Submit(ctx, engine.Request{Prompt: prompt, MaxTokens: tokens, Sampling: p, EOG: o.EOG, NoSpec: m.plain, SpecFixed: m.fixed})
 		if err != nil {
 			return nil, nil, err
@@ -339,13 +339,22 @@ func (r *SpecRow) line() string {
 	return line
 }
 
+// describe names the settings that most answers are drawn with; the command line has others.
+func describe(p *sample.Params) string {
+	s := fmt.Sprintf("temperature %v", p.Temperature)
+	if p.Temperature > 0 {
+		s += fmt.Sprintf(", top-k %d, top-p %v, min-p %v", p.TopK, p.TopP, p.MinP)
+	}
+	return s
+}
+
 // SpecHeader names the columns of a row.
 const SpecHeader = "prompts             plain  spread     with   ratio  spread accepted  per pass   same  predicted  off   accepted per position"
 
 // String prints the comparison as a table.
 func (s *SpecResult) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s\ntemperature %v, %d at once; tokens/s without and with guesses, in turns\n", s.Head, s.Temp, s.Streams)
+	fmt.Fprintf(&b, "%s\n%s; %d at once; tokens/s without and with guesses, in turns\n", s.Head, s.Sampling, s.Streams)
 	if s.Lossy {
 		b.WriteString("LOSSY: lenience changes the answers\n")
 	}

@@ -11,6 +11,7 @@ import (
 	"quickdraft/engine"
 	"quickdraft/internal/golden"
 	"quickdraft/model"
+	"quickdraft/sample"
 )
 
 func TestSpeculationComparesTheSameAnswers(t *testing.T) {
@@ -23,7 +24,7 @@ func TestSpeculationComparesTheSameAnswers(t *testing.T) {
 	require.NoError(t, err)
 	defer e.Close()
 	o := SpecOptions{
-		Kinds: []string{"chat", "maths"}, PerKind: 3, Tokens: 24, Streams: 2, EOG: []int32{},
+		Kinds: []string{"chat", "maths"}, PerKind: 3, Tokens: 24, Streams: 2, Sampling: sample.Greedy(), EOG: []int32{},
 		Encode: func(prompt string) (ids []int32, err error) {
 			for _, b := range []byte(prompt)[:24] {
 				ids = append(ids, int32(b))
@@ -61,6 +62,32 @@ func TestSpeculationComparesTheSameAnswers(t *testing.T) {
 	o.Kinds = []string{"nonsense"}
 	_, err = Speculation(t.Context(), e, o)
 	require.ErrorContains(t, err, "nonsense")
+}
+
+func TestAnswersAreDrawnAsAsked(t *testing.T) {
+	e, err := engine.Open(filepath.Join(golden.Dir(t, "archs"), "llama3-rope"), engine.Options{Context: 160, Threads: 2, KVTokens: 1024})
+	require.NoError(t, err)
+	defer e.Close()
+	o := SpecOptions{Sampling: sample.Default(), EOG: []int32{}}
+	o.Sampling.TopK, o.Sampling.Seed = 5, 7
+	require.Equal(t, "temperature 1, top-k 5, top-p 1, min-p 0", describe(&o.Sampling))
+	ids := [][]int32{{1, 2, 3}, {1, 2, 3}}
+	got, _, err := o.run(t.Context(), e, ids, mode{plain: true}, 24)
+	require.NoError(t, err)
+	require.NotEqual(t, got[0], got[1])
+	for i, want := range got {
+		p := o.Sampling
+		p.Seed += uint64(i)
+		ticket, err := e.Submit(t.Context(), engine.Request{Prompt: ids[i], MaxTokens: 24, Sampling: p, EOG: []int32{}, NoSpec: true})
+		require.NoError(t, err)
+		var alone []int32
+		for tok := range ticket.Tokens() {
+			if tok.HasID {
+				alone = append(alone, tok.ID)
+			}
+		}
+		require.Equal(t, alone, want)
+	}
 }
 
 func TestRatesOfKnownAnswers(t *testing.T) {

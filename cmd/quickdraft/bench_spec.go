@@ -28,6 +28,9 @@ func benchSpec() *cobra.Command {
 					return &usageError{fmt.Errorf("--against-fixed %d: want 1 to --spec-draft-n-max, %d", n, f.spec.nMax)}
 				}
 			}
+			if o.Sampling = f.params(); o.Sampling.Validate(1<<30) != nil {
+				return &usageError{o.Sampling.Validate(1 << 30)}
+			}
 			o.Kinds = strings.Split(kinds, ",")
 			return runBenchSpec(cmd.Context(), &f, o, asJSON)
 		},
@@ -35,8 +38,8 @@ func benchSpec() *cobra.Command {
 	f.add(cmd)
 	f.spec.add(cmd, specAuto)
 	fl := cmd.Flags()
-	intVar(fl, &o.Tokens, "predict", "n", 128, 2, noLimit, "tokens of an answer at most")
-	addTemperature(fl, &o.Temperature, 0, "temperature")
+	f.addSampling(cmd, 0, 1)
+	intVar(fl, &o.Tokens, "predict", "n", 512, 2, noLimit, "tokens of an answer at most")
 	fl.Var(&wholes{p: &o.Fixed, least: 1, most: maxGuesses}, "against-fixed", "also run these fixed numbers of guesses, like 1,2,4,8, and compare with the best")
 	intVar(fl, &o.Streams, "streams", "", 1, 1, maxStreams, "requests at once")
 	intVar(fl, &o.PerKind, "per-kind", "", 10, 1, 10, "prompts of each kind")
@@ -63,6 +66,12 @@ func runBenchSpec(ctx context.Context, f *modelFlags, o bench.SpecOptions, asJSO
 	if m.Spec().Drafter == nil {
 		return &usageError{errors.New("bench spec: speculation is off, there is nothing to compare")}
 	}
+	if err := checkBiases(f.LogitBias, m.config.Vocab); err != nil {
+		return err
+	}
+	if o.Sampling.DRYMultiplier > 0 {
+		o.Sampling.DRYBreakers = breakerIDs(m.text.Tokenizer, f.breakers)
+	}
 	o.EOG = m.eog()
 	o.Encode = func(prompt string) ([]int32, error) {
 		return m.encode(ctx, []text.Message{{Role: "user", Content: prompt}}, false)
@@ -79,7 +88,7 @@ func runBenchSpec(ctx context.Context, f *modelFlags, o bench.SpecOptions, asJSO
 	} else {
 		fmt.Fprintln(stdout, res)
 	}
-	if err == nil && o.Temperature == 0 && !res.Lossy && res.All.Identical < res.All.Answers {
+	if err == nil && o.Sampling.Temperature == 0 && !res.Lossy && res.All.Identical < res.All.Answers {
 		err = fmt.Errorf("bench spec: %d of %d greedy answers differ with guesses, want none", res.All.Answers-res.All.Identical, res.All.Answers)
 	}
 	return err

@@ -76,17 +76,17 @@ func (f *modelFlags) addCacheTypes(cmd *cobra.Command) {
 	wordsVar(cmd.Flags(), &f.cacheV, "cache-type-v", "", "f16", types, `values of the KV cache: "f16" or "q8_0"`)
 }
 
-func (f *modelFlags) addSampling(cmd *cobra.Command) {
+// addSampling registers the options that shape an answer. Temperature and seed are what holds without the options.
+func (f *modelFlags) addSampling(cmd *cobra.Command, temperature float64, seed int64) {
 	fl := cmd.Flags()
-	f.Params = defaultSampling()
-	addTemperature(fl, &f.Temperature, f.Temperature, "temperature; 0 takes the most probable token")
+	f.Params, f.seed = defaultSampling(), seed
+	addTemperature(fl, &f.Temperature, temperature, "temperature; 0 takes the most probable token")
 	intVar(fl, &f.TopK, "top-k", "", f.TopK, 0, noLimit, "keep the k most probable tokens (0: all)")
 	fl.Var(&real{&f.TopP, 0, 1, true}, "top-p", "keep the fewest tokens whose probability reaches p (1: all)")
 	realVar(fl, &f.MinP, "min-p", f.MinP, 0, 1, "drop tokens below this share of the best one's probability (0: none)")
 	realVar(fl, &f.RepeatPenalty, "repeat-penalty", f.RepeatPenalty, 0.01, 100, "divide the logits of tokens that prompt or answer has (1: off)")
 	realVar(fl, &f.FrequencyPenalty, "frequency-penalty", 0, -100, 100, "subtract this for each earlier occurrence in the answer")
 	realVar(fl, &f.PresencePenalty, "presence-penalty", 0, -100, 100, "subtract this once for tokens that the answer has")
-	f.seed = -1
 	fl.Var(&whole[int64]{&f.seed, -1, maxSeed}, "seed", "random seed (-1: a new one each time)")
 	wordsVar(fl, &f.samplers, "samplers", "", "", checkSamplers, "order of the sampling steps, separated by semicolons")
 	f.addRareSampling(fl)

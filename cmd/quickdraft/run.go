@@ -53,7 +53,7 @@ func runCommand() *cobra.Command {
 		},
 	}
 	f.modelFlags.add(cmd)
-	f.addSampling(cmd)
+	f.addSampling(cmd, defaultSampling().Temperature, -1)
 	f.spec.add(cmd, specAuto)
 	f.beams.add(cmd)
 	fl := cmd.Flags()

@@ -21,7 +21,7 @@ func sampling(t *testing.T, args ...string) (*runFlags, error) {
 	t.Helper()
 	var f runFlags
 	cmd := &cobra.Command{Use: "x", RunE: func(*cobra.Command, []string) error { return nil }}
-	f.addSampling(cmd)
+	f.addSampling(cmd, 0.7, -1)
 	f.beams.add(cmd)
 	cmd.SetArgs(args)
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return flagError(err) })
@@ -132,7 +132,7 @@ func TestPerplexityAgainstFloat32(t *testing.T) {
 func TestOptionsHaveTheSamplersBounds(t *testing.T) {
 	var f runFlags
 	cmd := &cobra.Command{Use: "x"}
-	f.addSampling(cmd)
+	f.addSampling(cmd, 0.7, -1)
 	valid := func() error {
 		p := f.params()
 		return p.Validate(1 << 30)

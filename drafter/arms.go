@@ -46,6 +46,8 @@ type Stream struct {
 	levels, best int     // while planning
 	reach        float64 // probability that all levels planned so far are accepted
 	nodes        int     // planned
+
+	minReach [trackedDepth]float64 // of Limits
 }
 
 // NewStream makes the state of one request.

@@ -1,5 +1,10 @@
 package drafter
 
+import (
+	"math"
+	"slices"
+)
+
 // Controller decides how many guesses each request gets in the next pass and from which drafter, so that committed tokens
 // per second are highest. It has no clock: the engine reports what passes and drafts took, so its decisions follow from
 // what it was told alone. It belongs to one drafter, which may be a union of several, and to one goroutine.
@@ -27,6 +32,7 @@ type Controller struct {
 	turn       int       // arm of the last probe
 	rate       float64   // tokens a second that time is worth in the last plan
 	probing    bool      // the last plan is a probe
+	width      int       // tokens of the pass of the last plan without guesses
 	pays       bool      // the last plan that was not a probe found guesses worth their cost
 }
 
@@ -106,25 +112,35 @@ func (c *Controller) Acceptance(s *Stream, level int) float64 {
 // Expected returns the tokens a second that the last plan promises, and whether it has guesses that are no probe.
 func (c *Controller) Expected() (tokensPerSecond float64, pays bool) { return c.rate, c.pays }
 
-// Limits fills in what a plan says about how a request's tree is to grow: where another step stops to pay, from which
-// probability on a node is worth its share of the pass, and what the drafter's beliefs are worth. A step gives a guess
-// that is right with the mean acceptance, and has to earn its time and that of its verification at the rate of the plan.
+// Limits fills in what a plan says about how a request's tree is to grow: where further steps stop to pay, from which
+// probability on a node is worth its share of the pass, and what the drafter's beliefs are worth. It is valid until the next plan.
 func (c *Controller) Limits(s *Stream, b *Budget) {
 	a := &c.arms[s.Arm]
-	b.Trust, b.MinReach, b.MinNode, b.Branch = &a.beliefs, 0, 0, 1
+	b.Trust, b.MinReach, b.MinNode, b.Branch = &a.beliefs, nil, 0, 1
 	if c.pass.At(2) == 0 || c.free(a) || c.probing {
 		return
 	}
-	node := float64(c.rate * c.pass.slopeAt(4))
-	for _, i := range a.parts {
-		if p := &c.parts[i]; !p.instant && p.draft.Known() {
-			step := float64(c.rate*p.draft.slopeAt(4)) + node
-			b.MinReach = min(max(b.MinReach, step/max(a.global.mean(), 0.2)), maxReach)
+	if measured := func(i int) bool { return !c.parts[i].instant && c.parts[i].draft.Known() }; slices.ContainsFunc(a.parts, measured) {
+		for i := range s.minReach {
+			s.minReach[i] = min(c.leastReach(a, i+1), maxReach)
 		}
+		b.MinReach, b.MinNode, b.Branch = s.minReach[:], max(float64(c.rate*c.pass.slopeAt(4)), 0.01), branches
 	}
-	if b.MinReach > 0 {
-		b.MinNode, b.Branch = max(node, 0.01), branches
+}
+
+// leastReach is the probability of guesses on so many levels being right from which on some number of further levels pays: each
+// gives a token with the mean acceptance if those before it are right, and all of them have to earn the time of their steps and
+// of their share of the pass at the rate of the plan.
+func (c *Controller) leastReach(a *arm, levels int) float64 {
+	accept := max(a.global.mean(), 0.2)
+	least, gain, reach := math.Inf(1), 0.0, 1.0
+	for next := levels + 1; next <= c.nMax; next++ {
+		reach = deeper(reach, accept)
+		gain += reach
+		cost := c.pass.At(c.width+next) - c.pass.At(c.width+levels) + c.armSeconds(a, next) - c.armSeconds(a, levels)
+		least = min(least, float64(c.rate*cost)/gain)
 	}
+	return least
 }
 
 // Drafted is DraftedBy of the only drafter.

@@ -125,9 +125,9 @@ type Budget struct {
 	Depth int     // levels at most
 	MinP  float64 // stop where the drafter believes less than this in its best guess; 0: never
 
-	// MinReach ends drafting after a guess when all guesses up to it are right with less than this probability, because
-	// another step is not worth its time then; 0: never. The guess is paid for, so it stays.
-	MinReach float64
+	// MinReach (levels) ends drafting after a guess at a level when all guesses up to it are right with less than this probability,
+	// because no number of further steps is worth its time then; empty: never. The guess is paid for, so it stays.
+	MinReach []float64
 	// MinNode is how likely a node has to be accepted to be worth verifying beside better ones; 0 where nothing is known.
 	MinNode float64
 	// Feed is how many tokens of the sequence each model may read in this round besides its own guesses: answers of other
@@ -136,6 +136,11 @@ type Budget struct {
 	Arm    int      // for a union: 0 asks all of its drafters, i+1 drafter i alone
 	Branch int      // guesses for one position at most, from drafters that know several; 0 and 1: chains
 	Trust  *Beliefs // what the drafter's beliefs are worth; nil: what they say
+}
+
+// stops reports whether drafting ends after guesses on so many levels, which are all right with probability reach.
+func (b *Budget) stops(levels int, reach float64) bool {
+	return levels > 0 && len(b.MinReach) > 0 && reach < b.MinReach[min(levels, len(b.MinReach))-1]
 }
 
 // trust is how likely a guess is accepted of which the drafter believes p.

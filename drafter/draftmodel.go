@@ -209,7 +209,7 @@ func (c *chain) begin(r *Round) {
 // full reports whether the budget is used up or another guess is not worth a step.
 func (c *chain) full() bool {
 	b := &c.round.Budget
-	return c.round.Tree.Len() >= min(b.Nodes, b.Depth) || c.reach < b.MinReach
+	return c.round.Tree.Len() >= min(b.Nodes, b.Depth) || b.stops(c.round.Tree.Len(), c.reach)
 }
 
 // dist returns memory for the distribution of the next guess.
@@ -233,7 +233,7 @@ func (c *chain) guess(row []float32) (id int32, ok bool, err error) {
 	if r.Sampler.IsGreedy() {
 		id, err = r.Sampler.Sample(row, c.hist)
 		belief := 0.0
-		if err == nil && (r.Budget.MinP > 0 || r.Budget.MinReach > 0) {
+		if err == nil && (r.Budget.MinP > 0 || len(r.Budget.MinReach) > 0) {
 			belief = r.Sampler.Probability(row, id)
 		}
 		if err != nil || belief < r.Budget.MinP {

@@ -72,7 +72,8 @@ func (g *growth) step(r *Round, first int32) bool {
 		return false
 	}
 	g.front = append(g.front, best)
-	if r.Tree.Len() >= r.Budget.Nodes || r.Tree.Depth(best) >= r.Budget.Depth || g.reach[best] < r.Budget.MinReach {
+	levels := r.Tree.Depth(best)
+	if r.Tree.Len() >= r.Budget.Nodes || levels >= r.Budget.Depth || r.Budget.stops(levels, g.reach[best]) {
 		g.advance(r.Tree)
 		return false
 	}

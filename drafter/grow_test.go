@@ -27,7 +27,7 @@ func TestTreesAreWhatTheDraftThinks(t *testing.T) {
 		branch, nodes := rapid.IntRange(1, 4).Draw(rt, "branch"), rapid.IntRange(1, 20).Draw(rt, "nodes")
 		depth := rapid.IntRange(1, 8).Draw(rt, "depth")
 		budget := Budget{Nodes: nodes, Depth: depth, Branch: branch, MinNode: rapid.Float64Range(0, 0.05).Draw(rt, "node"),
-			MinReach: rapid.Float64Range(0, 0.1).Draw(rt, "reach")}
+			MinReach: rapid.SliceOfN(rapid.Float64Range(0, 0.1), 0, 4).Draw(rt, "reach")}
 		d, err := NewModel(ModelOptions{Model: m, Vocab: 512, KVTokens: 1024})
 		require.NoError(rt, err)
 		defer d.Close()
@@ -77,7 +77,7 @@ func TestATreeStopsWhereStepsDoNotPay(t *testing.T) {
 	require.NoError(t, err)
 	defer d.Close()
 	r := draftRound(t, d, sequence(20, 1), sample.Greedy(), 8)
-	r.Budget.MinReach, r.Budget.Branch = 0.9999, 3
+	r.Budget.MinReach, r.Budget.Branch = []float64{0.9999}, 3
 	rounds := []Round{r}
 	require.NoError(t, d.Propose(rounds))
 	require.Equal(t, 1, rounds[0].Steps)

@@ -32,7 +32,7 @@ func (c *Controller) Plan(streams []*Stream, plain, extra int) {
 	base := len(streams) + plain + extra
 	without := planned{tokens: float64(len(streams) + plain), seconds: c.pass.At(base)}
 	rate := without.tokens / without.seconds
-	c.rate, c.probing = rate, false
+	c.rate, c.probing, c.width = rate, false, base
 	if c.credit <= 0 || c.sincePlain >= plainEvery {
 		due := c.sincePlain >= plainEvery
 		if c.sincePlain, c.pays = 0, false; !due {
@@ -246,7 +246,7 @@ func (c *Controller) deepen(streams []*Stream, base int) {
 	}
 	s := streams[0]
 	var b Budget
-	if c.Limits(s, &b); s.Guesses == 0 || b.MinReach == 0 || !c.arms[s.Arm].sure {
+	if c.Limits(s, &b); s.Guesses == 0 || len(b.MinReach) == 0 || !c.arms[s.Arm].sure {
 		return
 	}
 	a := &c.arms[s.Arm]

@@ -20,6 +20,8 @@ type arm struct {
 	sure     bool // its drafter says how sure it is
 	unused   int  // passes with guesses since it was used
 	interval int  // such passes before it is tried again
+
+	minReach []float64 // of Limits; empty: not asked for since the last plan
 }
 
 // view is what one request showed of one arm.
@@ -46,8 +48,6 @@ type Stream struct {
 	levels, best int     // while planning
 	reach        float64 // probability that all levels planned so far are accepted
 	nodes        int     // planned
-
-	minReach [trackedDepth]float64 // of Limits
 }
 
 // NewStream makes the state of one request.

@@ -63,7 +63,7 @@ func TestBackoffOfATokenThatRepeats(t *testing.T) {
 			require.NoError(t, d.Propose(rounds))
 		}
 	})
-	require.True(t, invariants.Within(took, 200*time.Millisecond), "%v", took)
+	require.True(t, invariants.Within(took, 600*time.Millisecond), "%v; a second and more where all contexts are searched", took)
 }
 
 // TestBackoffOfWhatWasNotCommitted has tokens beyond those that the session was told, as drafters within others see them.

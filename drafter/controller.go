@@ -40,6 +40,7 @@ const (
 	startCredit   = 1.5    // T(1) that guessing may cost before it has earned anything
 	maxCredit     = 16.0   // T(1) that good rounds may save up for bad ones
 	earning       = 0.0075 // share of plain decoding time that probes may use
+	probeShare    = 0.005  // share of plain decoding time that probes may lose whose guesses are right
 	margin        = 1.02   // a plan must promise this much over plain decoding
 	plainEvery    = 128    // passes with guesses after which one goes without, to measure T(1)
 	firstInterval = 4      // idle passes before the first probe
@@ -121,10 +122,10 @@ func (c *Controller) Limits(s *Stream, b *Budget) {
 		return
 	}
 	if measured := func(i int) bool { return !c.parts[i].instant && c.parts[i].draft.Known() }; slices.ContainsFunc(a.parts, measured) {
-		for i := range s.minReach {
-			s.minReach[i] = min(c.leastReach(a, i+1), maxReach)
+		for i := len(a.minReach); i < min(c.nMax, trackedDepth); i++ {
+			a.minReach = append(a.minReach, min(c.leastReach(a, i+1), maxReach))
 		}
-		b.MinReach, b.MinNode, b.Branch = s.minReach[:], max(float64(c.rate*c.pass.slopeAt(4)), 0.01), branches
+		b.MinReach, b.MinNode, b.Branch = a.minReach, max(float64(c.rate*c.pass.slopeAt(4)), 0.01), branches
 	}
 }
 
@@ -264,6 +265,10 @@ func (c *Controller) Passed(nTokens, nStreams, committed int, pass, draft, late 
 		pass = min(pass, float64(most*expected))
 	}
 	plain := c.pass.At(nStreams)
+	if loss := pass + draft - float64(float64(committed)/float64(nStreams)*plain); c.probing && committed > nStreams && loss > 0 {
+		// Its guesses were right and still too dear, which more probes do not change.
+		c.interval = min(max(c.interval, int(loss/float64(probeShare*plain))), maxInterval)
+	}
 	const keep = 1 - 1.0/rateWeight
 	c.tokens = float64(keep*c.tokens) + float64(committed)/float64(nStreams)*plain
 	c.spent = float64(keep*c.spent) + pass + draft - late

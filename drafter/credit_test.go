@@ -1,6 +1,7 @@
 package drafter
 
 import (
+	"math/rand/v2"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -53,7 +54,7 @@ func TestWhatTheCreditPays(t *testing.T) {
 
 // TestProbesPayForThePromptsTheyRead has a draft that is never right, and requests that each bring a prompt of their own.
 func TestProbesPayForThePromptsTheyRead(t *testing.T) {
-	const each, answer, step = 1e-3, 64, 12e-3 // seconds a token of a prompt, tokens of an answer, seconds a step
+	const each, answer, step = 1e-3, 64, 20e-3 // seconds a token of a prompt, tokens of an answer, seconds a step
 	for _, prompt := range []int{100, 500} {
 		c := NewController(nMax, step/cheap(1))
 		var plain, spent float64
@@ -134,6 +135,43 @@ func TestASuccessMakesProbesFrequentAgain(t *testing.T) {
 	require.GreaterOrEqual(t, rare, maxInterval-1)
 	next(1)
 	require.Less(t, next(0), 2*firstInterval, "it may be about to pay")
+}
+
+// TestGuessesThatAreRightAndTooDearAreProbedSeldom has eight requests whose pass is wide already, a draft that is mostly right and
+// takes a third of a pass for a level, and all the credit that better days can leave.
+func TestGuessesThatAreRightAndTooDearAreProbedSeldom(t *testing.T) {
+	pass := func(n int) float64 { return 57e-3 + 4e-3*float64(max(0, n-8)) }
+	c := calibrated(pass)
+	c.credit = float64(maxCredit * c.pass.At(1))
+	rng := rand.New(rand.NewPCG(1, 2))
+	streams := make([]*Stream, 8)
+	for i := range streams {
+		streams[i] = NewStream()
+	}
+	seconds, tokens, probes := 0.0, 0, 0
+	for range 600 {
+		for _, s := range streams {
+			s.Room = 100
+		}
+		c.Plan(streams, 0, 0)
+		width, depth, committed := len(streams), 0, len(streams)
+		for _, s := range streams {
+			accepted := 0
+			for accepted < s.Guesses && rng.Float64() < 0.85 {
+				accepted++
+			}
+			c.Judged(s, s.Guesses, s.Guesses, accepted)
+			width, depth, committed = width+s.Guesses, max(depth, s.Depth), committed+accepted
+		}
+		if depth > 0 {
+			probes++
+			c.Drafted(depth, 0, 20e-3*float64(depth))
+		}
+		c.Passed(width, len(streams), committed, pass(width), 20e-3*float64(depth), 0)
+		seconds, tokens = seconds+pass(width)+20e-3*float64(depth), tokens+committed
+	}
+	require.Greater(t, probes, 5, "what the draft is worth has to be known")
+	require.Less(t, seconds, 1.012*float64(tokens)/8*pass(8))
 }
 
 func TestTheContextIsHowTheLastRoundWent(t *testing.T) {

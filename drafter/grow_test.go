@@ -1,6 +1,7 @@
 package drafter
 
 import (
+	"math"
 	"slices"
 	"testing"
 
@@ -85,4 +86,36 @@ func TestATreeStopsWhereStepsDoNotPay(t *testing.T) {
 	for _, parent := range r.Tree.Parents {
 		require.EqualValues(t, -1, parent)
 	}
+}
+
+// TestDraftingStopsWhereNoNumberOfStepsPays compares what a plan says with trying every number of further levels.
+func TestDraftingStopsWhereNoNumberOfStepsPays(t *testing.T) {
+	c := NewController(16, 0.2)
+	for n := 1; n <= 17; n++ {
+		c.Calibrate(n, wall(n))
+	}
+	for n := 1; n <= 16; n++ {
+		c.Drafted(n, 0, 8e-3*float64(n))
+	}
+	s := NewStream()
+	for range 200 {
+		c.Judged(s, 10, 10, 9)
+	}
+	s.Room = 100
+	c.Plan([]*Stream{s}, 0, 0)
+	var b Budget
+	c.Limits(s, &b)
+	require.Len(t, b.MinReach, 16)
+	a := c.arms[0].global.mean()
+	for levels := 1; levels < 16; levels++ {
+		least := 1.0
+		for more := 1; levels+more <= 16; more++ {
+			seconds := wall(1+levels+more) - wall(1+levels) + 8e-3*float64(more)
+			gain := a * (1 - math.Pow(a, float64(more))) / (1 - a)
+			least = min(least, c.rate*seconds/gain)
+		}
+		require.InDelta(t, min(least, maxReach), b.MinReach[levels-1], 1e-6, "after %d levels", levels)
+	}
+	require.Greater(t, b.MinReach[6], b.MinReach[5], "the next token is the ninth of the pass")
+	require.False(t, b.stops(0, 0))
 }

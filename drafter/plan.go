@@ -26,6 +26,9 @@ func (c *Controller) Plan(streams []*Stream, plain, extra int) {
 		}
 		s.Guesses, s.Depth, s.Arm = 0, 0, len(c.arms)-1
 	}
+	for k := range c.arms {
+		c.arms[k].minReach = c.arms[k].minReach[:0]
+	}
 	if len(streams) == 0 || c.pass.At(1) == 0 {
 		return
 	}

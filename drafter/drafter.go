@@ -30,6 +30,12 @@ func (t *Tree) Reset() {
 	t.Cut(0)
 }
 
+// Copy makes t another tree with the nodes of from.
+func (t *Tree) Copy(from *Tree) {
+	t.IDs, t.Parents, t.Q = append(t.IDs[:0], from.IDs...), append(t.Parents[:0], from.Parents...), append(t.Q[:0], from.Q...)
+	t.Guest, t.Belief, t.By = append(t.Guest[:0], from.Guest...), append(t.Belief[:0], from.Belief...), append(t.By[:0], from.By...)
+}
+
 // Repair cuts a tree that a drafter filled to at most nodes nodes and makes it one that can be walked through: it ends before
 // the first node without a parent that comes earlier, missing distributions, marks and beliefs are added as if nothing had
 // been said, a distribution that has not one probability for each token counts as none, and beliefs become numbers from 0

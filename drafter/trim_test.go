@@ -31,10 +31,11 @@ func TestTrimKeepsTheLikelyNodes(t *testing.T) {
 	next := add(sure, 0.8)
 	add(sure, 0.1)
 	add(next, 0.1)
+	add(next, 0.9)
 	c.Trim(s, &tree, 1)
-	require.Equal(t, []int32{0, 2}, tree.IDs)
-	require.Equal(t, []int32{-1, 0}, tree.Parents)
-	require.Equal(t, []float64{0.9, 0.8}, tree.Belief)
+	require.Equal(t, []int32{0, 2, 5}, tree.IDs)
+	require.Equal(t, []int32{-1, 0, 1}, tree.Parents)
+	require.Equal(t, []float64{0.9, 0.8, 0.9}, tree.Belief)
 }
 
 func TestTrimLeavesDrawnAndUnratedTreesAlone(t *testing.T) {

@@ -241,8 +241,9 @@ func (s *search) observe(i int, logits tensor.F32, row int) {
 	}
 	t := &s.trees[i]
 	n := int32(t.Len())
+	s.e.shown.Copy(t)
 	_, panicked := s.e.guarded(func() error {
-		s.session.Observed(i, t, func(node int32) int32 {
+		s.session.Observed(i, &s.e.shown, func(node int32) int32 {
 			if node < -1 || node >= n {
 				return -1
 			}

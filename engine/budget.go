@@ -85,6 +85,7 @@ func (e *Engine) preview(decoding []*run) {
 		if ids := r.ids[min(s.shown, len(r.ids)):]; s.shown > 0 && len(ids) > 0 {
 			for i, t := range s.offers {
 				if t != nil {
+					t.Repair(e.opts.Spec.NMax) // its drafter has been called since
 					k.c.Followed(s.stream, i, t, ids)
 				}
 			}
@@ -129,7 +130,7 @@ func (e *Engine) promptTokens() int {
 	return min(n, e.passes.chunkBeside())
 }
 
-// prune leaves of every tree what is worth its share of the pass.
+// prune leaves of every tree what is worth its share of the pass, and none of which that is too little to verify.
 func (e *Engine) prune(decoding []*run) {
 	k := &e.control
 	if k.c == nil {
@@ -145,6 +146,7 @@ func (e *Engine) prune(decoding []*run) {
 		r.spec.levels = r.spec.tree.Levels()
 		if n := r.spec.tree.Len(); n > 0 && e.decides(r) {
 			k.c.Trim(r.spec.stream, &r.spec.tree, width-n)
+			e.trim(r)
 			width += r.spec.tree.Len() - n
 		}
 	}

@@ -46,6 +46,33 @@ func TestGuessesThatPayAreMadeFromTheFirstRequestOn(t *testing.T) {
 	require.Positive(t, report.Pass[0])
 }
 
+// TestTooFewGuessesAreNotVerified has trees of eight guesses of which the drafter believes in one, where a token more costs as much
+// as a pass: what is left of them is less than is worth a round.
+func TestTooFewGuessesAreNotVerified(t *testing.T) {
+	r := request(4, 6, 60)
+	r.Sampling = sample.Greedy()
+	full, _ := answer(t, openTiny(t, Options{Context: 128}), r)
+	for least, want := range map[int]bool{0: true, 4: false} {
+		d := &scripted{guess: func(_ *scripted, r *drafter.Round) {
+			parent := int32(-1)
+			for i := range min(8, r.Budget.Nodes) {
+				at := min(len(r.IDs)-6+i, len(full)-1)
+				parent = r.Tree.Add(full[at], parent, nil)
+				r.Tree.Belief[parent] = []float64{0.9, 0.05, 0.01}[min(i, 2)]
+			}
+		}}
+		e := openTiny(t, Options{Context: 128, NoPrefix: true, Spec: SpecOptions{Drafter: d, NMin: least}})
+		timed(e, func(n int) time.Duration { return time.Duration(3+n) * time.Millisecond })
+		few := false
+		for range 3 {
+			s, ids := stats(t, e, r)
+			require.Equal(t, full, ids)
+			few = few || s.Drafted < 4*s.Rounds
+		}
+		require.Equal(t, want, few, "at least %d", least)
+	}
+}
+
 func TestGuessesThatNeverPayBecomeRare(t *testing.T) {
 	r := request(4, 6, 100)
 	r.Sampling = sample.Greedy()

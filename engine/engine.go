@@ -52,6 +52,7 @@ type Engine struct {
 	turns     uint64 // tokens of decoding requests that passes carried
 	forks     []*run // of the current item
 	rounds    []drafter.Round
+	shown     drafter.Tree // of the observer that is called
 	plan      plan
 	chooser   chooser
 	passes    passStats

@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"quickdraft/drafter"
+	"quickdraft/internal/golden"
 	"quickdraft/model"
 	"quickdraft/sample"
 )
@@ -19,6 +21,7 @@ import (
 type hostile struct {
 	guess func(r *drafter.Round)
 	in    func(call string) error // told the name of each call; nil does nothing
+	show  func(t *drafter.Tree)   // shown each tree after its pass; nil does nothing
 	void  bool                    // has no sessions to give
 }
 
@@ -54,7 +57,9 @@ func (s *hostileSession) Observed(t *drafter.Tree, argmax func(int32) int32) {
 	for _, node := range []int32{-1, 0, -2, 1 << 20, math.MinInt32} {
 		argmax(node)
 	}
-	_ = s.d.call("Observed")
+	if _ = s.d.call("Observed"); s.d.show != nil {
+		s.d.show(t)
+	}
 }
 
 // instantly is a hostile drafter that is asked beforehand.
@@ -189,6 +194,34 @@ func TestWrongTreesChangeNothing(t *testing.T) {
 	}
 }
 
+// TestTreesThatChangeWhenTheyAreShown has drafters write to the trees that they are shown, which instant ones are asked about again.
+func TestTreesThatChangeWhenTheyAreShown(t *testing.T) {
+	plain := openTiny(t, Options{Context: 64, KVTokens: 256})
+	for name, show := range map[string]func(t *drafter.Tree){
+		"more ids":     func(t *drafter.Tree) { t.IDs = append(t.IDs, 1, 2, 3) },
+		"no parents":   func(t *drafter.Tree) { t.Parents = t.Parents[:0] },
+		"no beliefs":   func(t *drafter.Tree) { t.Belief = nil },
+		"no marks":     func(t *drafter.Tree) { t.Guest, t.By, t.Q = nil, nil, nil },
+		"nothing":      func(t *drafter.Tree) { *t = drafter.Tree{} },
+		"a long chain": func(t *drafter.Tree) { wrongs["a long chain"](&drafter.Round{Tree: t}) },
+		"circles": func(t *drafter.Tree) {
+			for i := range t.Parents {
+				t.Parents[i] = int32(i)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d, shown := &hostile{guess: func(r *drafter.Round) { belief(r, 0.9) }}, 0
+			d.show = func(t *drafter.Tree) { show(t); shown++ }
+			for _, s := range []SpecOptions{{Drafter: d, Fixed: 4}, {Drafter: d}, {Drafter: instantly{d}}, {Drafter: drafter.NewUnion(instantly{d}, d)}} {
+				requireUnharmed(t, plain, Options{Context: 64, KVTokens: 256, Threads: 1, Spec: s}, 1)
+			}
+			require.Positive(t, shown)
+		})
+	}
+}
+
 // TestPanickingDraftersAreOff has each call panic, at once and later: the request goes on without guesses, and is told apart.
 func TestPanickingDraftersAreOff(t *testing.T) {
 	plain := openTiny(t, Options{Context: 64, KVTokens: 256})
@@ -226,6 +259,11 @@ func TestPanickingDraftersAreOff(t *testing.T) {
 			}
 		}
 	}
+}
+
+func TestAUnionOfNothingIsRefused(t *testing.T) {
+	_, err := Open(filepath.Join(golden.Dir(t, "archs"), "llama3-rope"), Options{Context: 64, Spec: SpecOptions{Drafter: drafter.NewUnion()}})
+	require.ErrorContains(t, err, "want one or more")
 }
 
 // TestDraftersFailToOpenAndClose lets the calls outside of rounds fail.

@@ -25,6 +25,9 @@ func (e *Engine) openDrafter() (err error) {
 		return err
 	}
 	if u := e.control.union; u != nil {
+		if len(u.Parts()) == 0 {
+			return errors.New("speculation: a union of no drafters, want one or more")
+		}
 		u.Clock(func() time.Time { return e.now() })
 	}
 	e.specTotals.Parts, e.draftCounts = e.control.newParts(), make([]drafter.Counts, len(e.control.names))

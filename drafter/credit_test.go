@@ -174,6 +174,37 @@ func TestGuessesThatAreRightAndTooDearAreProbedSeldom(t *testing.T) {
 	require.Less(t, seconds, 1.012*float64(tokens)/8*pass(8))
 }
 
+// TestSavedCreditReadsForNoProbeOfMany has requests of which a draft has read nothing yet, guesses that never paid, and all the credit
+// that better days can leave.
+func TestSavedCreditReadsForNoProbeOfMany(t *testing.T) {
+	const token, lag = 1.4e-3, 100
+	for _, n := range []int{1, 8} {
+		c := calibrated(dear)
+		c.Drafted(1, 0, 30e-3)
+		c.ReadBy(0, lag, token*lag)
+		c.credit, c.idle, c.interval = float64(maxCredit*c.pass.At(1)), maxInterval, maxInterval
+		streams := make([]*Stream, n)
+		for i := range streams {
+			streams[i] = NewStream()
+			streams[i].judged, streams[i].Room, streams[i].Lag = true, 100, lag
+			for range 50 {
+				c.Judged(streams[i], 2, 2, 0)
+			}
+		}
+		plain, passes := c.pass.At(n), 0
+		for ; passes < 5000; passes++ {
+			if c.Plan(streams, 0, 0); c.probing {
+				break
+			}
+		}
+		if n == 1 {
+			require.Zero(t, passes)
+		} else {
+			require.InDelta(t, token*lag/(earning*plain)-maxInterval, passes, 2, "once plain decoding has earned what reading takes")
+		}
+	}
+}
+
 func TestTheContextIsHowTheLastRoundWent(t *testing.T) {
 	c, s := calibrated(cheap), NewStream()
 	for accepted, want := range map[int]int{0: afterNone, 1: afterSome, 3: afterSome, 4: afterAll} {

@@ -306,6 +306,9 @@ func (c *Controller) probe(streams []*Stream, base int) {
 	plain, late := c.pass.At(base), 0.0
 	if s.Lag > freeLag {
 		late = float64(float64(s.Lag) * c.lagOf(s))
+		if len(streams) > 1 && late > float64(earning*plain)*float64(c.idle) {
+			return // all would wait while one is read for; what good rounds saved is not for that
+		}
 	}
 	cost := func(n int) float64 {
 		return c.pass.At(base+c.nodesOf(s, n)) - plain + c.armSeconds(a, n) + late

@@ -43,13 +43,12 @@ func (e *Engine) calibrate() {
 		return
 	}
 	e.control.mu.Lock()
-	price := float64(2 * c.PassSeconds(min(drafter.CalibrationWidths[k.next], 8))) // what is not measured is taken to be dear
-	_, pays := c.Expected()
-	e.control.mu.Unlock()
-	share := idleShare
-	if pays {
-		share = calibrationShare
+	width, share := drafter.CalibrationWidths[k.next], idleShare
+	if _, pays := c.Expected(); pays {
+		width, share = min(width, 8), calibrationShare // what is not measured is taken to be dear
 	}
+	price := float64(2 * c.PassSeconds(width))
+	e.control.mu.Unlock()
 	if k.spent.Seconds()+price > share*k.decoding.Seconds() {
 		return
 	}

@@ -79,6 +79,7 @@ type SpecResult struct {
 // Speculation decodes every prompt with and without guesses in turns, on the same engine and in the same minutes.
 func Speculation(ctx context.Context, e *engine.Engine, o SpecOptions) (*SpecResult, error) {
 	res := &SpecResult{Head: NewHead(e.Threads()), Streams: o.Streams, Temp: o.Sampling.Temperature, Sampling: describe(&o.Sampling)}
+	groups := 0
 	for _, kind := range o.Kinds {
 		set := prompts.Set(kind)
 		if set == nil {
@@ -87,9 +88,10 @@ func Speculation(ctx context.Context, e *engine.Engine, o SpecOptions) (*SpecRes
 		row := SpecRow{Kind: kind}
 		set = set[:min(o.PerKind, len(set))]
 		for first := 0; first < len(set); first += o.Streams {
-			if err := o.both(ctx, e, &row, set[first:min(first+o.Streams, len(set))], first); err != nil {
+			if err := o.both(ctx, e, &row, set[first:min(first+o.Streams, len(set))], groups); err != nil {
 				return nil, err
 			}
+			groups++
 		}
 		report, _ := e.SpecReport()
 		res.Pass, res.Draft = report.Pass, report.Draft

@@ -202,6 +202,11 @@ func TestWhatAPassHasRoomForIsGuessedBesideTheChain(t *testing.T) {
 	c.Plan([]*Stream{s}, 0, 0)
 	require.Equal(t, 2, s.Guesses, "no more than there is room for")
 
+	c, s = knownPasses(flat, 2), NewStream()
+	s.Room, s.Offers, s.Only = 50, []*Tree{offered(), {}}, 2
+	c.Plan([]*Stream{s}, 0, 0)
+	require.Zero(t, s.Guesses, "they are another drafter's than the one that the request wants")
+
 	c, s = knownPasses(flat, 1), NewStream()
 	for range 200 { // the chain's guess is never right, the last of the others always
 		round(c, s)

@@ -73,6 +73,35 @@ func TestTooFewGuessesAreNotVerified(t *testing.T) {
 	}
 }
 
+// TestWhatAnInstantDrafterClaimsIsCompared has one that is sure of what is never right, and passes to which a token more adds little.
+func TestWhatAnInstantDrafterClaimsIsCompared(t *testing.T) {
+	r := request(4, 6, 200)
+	r.Sampling = sample.Greedy()
+	want, _ := answer(t, openTiny(t, Options{Context: 256}), r)
+	d := &hostile{guess: func(r *drafter.Round) {
+		for at := len(r.IDs) - 6; at < len(want) && r.Tree.Len() < r.Budget.Nodes; at++ {
+			chain := r.Tree.Add((want[at]+1)%256, int32(r.Tree.Len()-1), nil)
+			r.Tree.Belief[chain] = 0.97
+		}
+	}}
+	e := openTiny(t, Options{Context: 256, NoPrefix: true, Spec: SpecOptions{Drafter: instantly{d}}})
+	timed(e, func(n int) time.Duration { return 10*time.Millisecond + time.Duration(n)*time.Millisecond/4 })
+	s, ids := stats(t, e, r)
+	require.Equal(t, want, ids)
+	require.Zero(t, s.Accepted)
+	require.Less(t, s.Rounds, 40, "a token more is cheap, so only what it guessed before tells that it is not worth any")
+}
+
+// TestACoupledDraftDrawsWithItsTargetsNumbers has a draft that equals its target: with a seed both draw the same tokens.
+func TestACoupledDraftDrawsWithItsTargetsNumbers(t *testing.T) {
+	e := openTiny(t, Options{Context: 128, NoPrefix: true, Spec: SpecOptions{Fixed: 4, Open: withDrafter(t, "draft", nil)}})
+	r := request(4, 6, 60)
+	r.Sampling.Temperature, r.Reproducible = 1, true
+	s, _ := stats(t, e, r)
+	require.Equal(t, s.Drafted, s.Accepted)
+	require.Greater(t, s.Drafted, 40)
+}
+
 func TestGuessesThatNeverPayBecomeRare(t *testing.T) {
 	r := request(4, 6, 100)
 	r.Sampling = sample.Greedy()

@@ -23,9 +23,13 @@ func benchSpec() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "spec", Short: "Decode a set of prompts with and without guesses, in turns", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			for _, n := range o.Fixed {
-				if n > f.spec.nMax {
-					return &usageError{fmt.Errorf("--against-fixed %d: want 1 to --spec-draft-n-max, %d", n, f.spec.nMax)}
+			most := max(f.spec.nMax, f.spec.fixed)
+			for i, n := range o.Fixed {
+				if n > most {
+					return &usageError{fmt.Errorf("--against-fixed %d: want 1 to --spec-draft-n-max, %d", n, most)}
+				}
+				if slices.Contains(o.Fixed[:i], n) {
+					return &usageError{fmt.Errorf("--against-fixed %d: given twice", n)}
 				}
 			}
 			if o.Sampling = f.params(); o.Sampling.Validate(1<<30) != nil {
@@ -49,7 +53,12 @@ func benchSpec() *cobra.Command {
 }
 
 func checkKinds(s string) error {
+	var seen []string
 	for kind := range strings.SplitSeq(s, ",") {
+		if slices.Contains(seen, kind) {
+			return fmt.Errorf("%q is given twice", kind)
+		}
+		seen = append(seen, kind)
 		if !slices.Contains(prompts.Kinds, kind) {
 			return fmt.Errorf("%q is none, want some of %s, separated by commas", kind, strings.Join(prompts.Kinds, ", "))
 		}

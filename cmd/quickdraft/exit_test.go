@@ -75,7 +75,13 @@ var exitTable = map[string]exits{
 	"bench verify":   {[][]string{{"-m", "MISSING"}, {"--shape", "x"}}, [][]string{{"-m", "BROKEN"}}},
 	"bench prefill":  {[][]string{{"-m", "MISSING"}, {"--shape", "x"}}, [][]string{{"-m", "BROKEN"}}},
 	"bench batch":    {[][]string{{"-m", "MISSING"}}, [][]string{{"-m", "BROKEN"}}},
-	"bench spec":     {[][]string{{"-m", "MISSING"}}, [][]string{{"-m", "BROKEN"}}},
+	"bench spec": {
+		[][]string{
+			{"-m", "MISSING"}, {"-m", "MODEL", "--kinds", "chat,chat"}, {"-m", "MODEL", "--kinds", "x"}, {"-m", "MODEL", "--against-fixed", "1,1"},
+			{"-m", "MODEL", "--against-fixed", "17"}, {"-m", "MODEL", "--temp", "-1"}, {"-m", "MODEL", "--samplers", "x"}, {"-m", "MODEL", "--logit-bias", "100000=1"},
+		},
+		[][]string{{"-m", "BROKEN"}},
+	},
 	"bench theory":   {[][]string{{"-r", "0"}}, nil},
 	"bench roofline": {[][]string{{"-t", "100000"}}, nil},
 	"debug logits":   {[][]string{{"-m", "MISSING", "--ids", "1"}, {"-m", "MODEL"}, {"-m", "MODEL", "--ids", "x"}}, [][]string{{"-m", "BROKEN", "--ids", "1"}}},

@@ -299,7 +299,11 @@ func (s *specFlags) describe(o engine.SpecOptions) string {
 	if o.Fixed > 0 {
 		what += fmt.Sprintf(", always %d guesses", o.Fixed)
 	} else {
-		what += fmt.Sprintf(", up to %d guesses where they pay", o.NMax)
+		most := o.NMax
+		if s.method == "ngram" && s.ngramGuesses() == 0 {
+			most = min(most, drafter.NGramGuesses)
+		}
+		what += fmt.Sprintf(", up to %d guesses where they pay", most)
 	}
 	if o.Lenience < 1 {
 		what += fmt.Sprintf(", LOSSY with lenience %v", o.Lenience)

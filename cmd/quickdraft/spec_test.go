@@ -166,7 +166,7 @@ func TestOptionsThatTakeEffect(t *testing.T) {
 		"--draft-p-min 0 --spec-draft-branch 1": "suffix", "-md d --draft-p-min 0.5 --spec-draft-branch 3 --spec-draft-vocab 0": "draft",
 		"--spec-type suffix+draft -md d --draft-p-min 0.5 --spec-draft-branch 2": "suffix+draft", "--model-draft-bigger b": "hierarchical",
 		"-md d --model-draft-bigger b --spec-draft-vocab 100": "hierarchical", "--spec-type auto -md d": "draft", "--num-beams 4 --spec-fixed 2": "suffix",
-		"--speculative-decoding=false": "suffix", "--spec-type ngram --draft 8 --draft-min 5": "ngram", "--spec-type layerskip --spec-skip 3": "layerskip",
+		"--speculative-decoding=false": "none", "--spec-type ngram --draft 8 --draft-min 5": "ngram", "--spec-type layerskip --spec-skip 3": "layerskip",
 	} {
 		s, err := parse(t, strings.Fields(line)...)
 		require.NoError(t, err, line)

@@ -71,10 +71,10 @@ var exitTable = map[string]exits{
 	"bench": {
 		[][]string{{"-m", "MISSING"}, {"-m", "nosuchmodel"}, {"-m", "MODEL", "-t", "100000"}, {"-m", "MODEL", "-c", "9999"}}, [][]string{{"-m", "BROKEN"}},
 	},
-	"bench decode":   {[][]string{{"-m", "MISSING"}, {"--shape", "x"}}, [][]string{{"-m", "BROKEN"}}},
-	"bench verify":   {[][]string{{"-m", "MISSING"}, {"--shape", "x"}}, [][]string{{"-m", "BROKEN"}}},
-	"bench prefill":  {[][]string{{"-m", "MISSING"}, {"--shape", "x"}}, [][]string{{"-m", "BROKEN"}}},
-	"bench batch":    {[][]string{{"-m", "MISSING"}}, [][]string{{"-m", "BROKEN"}}},
+	"bench decode":  {[][]string{{"-m", "MISSING"}, {"--shape", "x"}}, [][]string{{"-m", "BROKEN"}}},
+	"bench verify":  {[][]string{{"-m", "MISSING"}, {"--shape", "x"}}, [][]string{{"-m", "BROKEN"}}},
+	"bench prefill": {[][]string{{"-m", "MISSING"}, {"--shape", "x"}}, [][]string{{"-m", "BROKEN"}}},
+	"bench batch":   {[][]string{{"-m", "MISSING"}}, [][]string{{"-m", "BROKEN"}}},
 	"bench spec": {
 		[][]string{
 			{"-m", "MISSING"}, {"-m", "MODEL", "--kinds", "chat,chat"}, {"-m", "MODEL", "--kinds", "x"}, {"-m", "MODEL", "--against-fixed", "1,1"},

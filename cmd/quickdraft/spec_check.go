@@ -24,7 +24,9 @@ func (s *specFlags) settle() error {
 		return misuse("--speculative-decoding: want a draft model, --draft-model NAME")
 	case !s.on && s.flags.Changed("speculative-decoding") && s.draft != "":
 		return misuse("--speculative-decoding=false: no guesses, but --model-draft %s is given", s.draft)
-	case !s.on && s.flags.Changed("speculative-decoding") && (!typed || s.method == specAuto):
+	case !s.on && s.flags.Changed("speculative-decoding") && typed && s.method != specAuto && s.method != specNone:
+		return misuse("--speculative-decoding=false: no guesses, but --spec-type %s is given", s.method)
+	case !s.on && s.flags.Changed("speculative-decoding"):
 		s.method = specNone
 	case (!typed || s.method == specAuto) && s.bigger != "":
 		s.method = "hierarchical"

@@ -104,6 +104,7 @@ func TestAskedForAndImpossibleIsAnError(t *testing.T) {
 	for line, want := range map[string]string{
 		"--speculative-decoding":                                "--speculative-decoding: want a draft model",
 		"--speculative-decoding=false -md d":                    "--speculative-decoding=false: no guesses, but --model-draft d",
+		"--speculative-decoding=false --drafter suffix":         "--speculative-decoding=false: no guesses, but --spec-type suffix",
 		"--speculative-decoding --draft-model d --drafter none": "--model-draft d: nothing guesses ahead",
 		"--speculative-decoding -md d --spec-type suffix":       "--spec-type suffix uses no draft model",
 		"--speculative-decoding -md d --spec-length 0":          "--model-draft d: no guesses with --spec-draft-n-max 0",

@@ -44,7 +44,7 @@ func TestUnreadAnswersStayWhereNobodyCanUseTheirRoom(t *testing.T) {
 		}
 		first := submit(t, e, request(1, 60, 400))
 		unread = first.r
-		until(t, "the answer waits for its reader", func() bool { return len(first.out) >= outBuffer-maxGuesses-2 })
+		until(t, "the answer waits for its reader", func() bool { return len(first.out) >= outBuffer-maxGuesses-1 })
 		slow.Store(true)
 		second := submit(t, e, request(2, 100, 60))
 		until(t, "the other one runs", func() bool { return !waits() })
@@ -75,7 +75,7 @@ func TestUnreadAnswersMakeWay(t *testing.T) {
 		var tickets []*Ticket
 		for n := range 2 {
 			ticket := submit(t, e, request(n, 60, 400))
-			until(t, "the answer waits for its reader", func() bool { return len(ticket.out) >= outBuffer-maxGuesses-2 })
+			until(t, "the answer waits for its reader", func() bool { return len(ticket.out) >= outBuffer-maxGuesses-1 })
 			tickets = append(tickets, ticket)
 		}
 		require.Len(t, whole(t, submit(t, e, request(2, c.prompt, 5))), 5+1, "%+v", c)
@@ -101,7 +101,7 @@ func TestASearchLeavesRoomBesideUnreadAnswers(t *testing.T) {
 	var searching atomic.Bool
 	slowUntil(e, func() bool { return !searching.Load() })
 	unread := submit(t, e, request(1, 60, 400))
-	until(t, "the answer waits for its reader", func() bool { return len(unread.out) >= outBuffer-maxGuesses-2 })
+	until(t, "the answer waits for its reader", func() bool { return len(unread.out) >= outBuffer-maxGuesses-1 })
 	searching.Store(true)
 	ctx, leave := context.WithCancelCause(t.Context())
 	ended := make(chan error, 1)

@@ -101,7 +101,7 @@ func TestRestoringNeedsNoReader(t *testing.T) {
 			path, prompt := savedPrefix(t, e, n)
 			want := whole(t, submit(t, e, request(1, 60, 400)))
 			unread := submit(t, e, request(1, 60, 400))
-			until(t, "the answer waits for its reader", func() bool { return len(unread.out) >= outBuffer-maxGuesses-2 })
+			until(t, "the answer waits for its reader", func() bool { return len(unread.out) >= outBuffer-maxGuesses-1 })
 			ids, err := e.RestorePrefix(t.Context(), path)
 			require.NoError(t, err)
 			require.Equal(t, prompt, ids)

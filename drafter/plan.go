@@ -248,11 +248,14 @@ func (c *Controller) deepen(streams []*Stream, base int) {
 		return // the pass is wide already, and all would wait for the deepest
 	}
 	s := streams[0]
-	var b Budget
-	if c.Limits(s, &b); s.Guesses == 0 || len(b.MinReach) == 0 || !c.arms[s.Arm].sure {
+	a := &c.arms[s.Arm]
+	if s.Guesses == 0 || !a.sure {
 		return
 	}
-	a := &c.arms[s.Arm]
+	var b Budget
+	if c.Limits(s, &b); len(b.MinReach) == 0 {
+		return
+	}
 	deepest := min(c.nMax, s.Room)
 	for s.Depth < deepest && c.pass.At(base+s.Depth+1)-c.pass.At(base)+c.armSeconds(a, s.Depth+1) <= c.credit {
 		s.Depth++

@@ -32,8 +32,9 @@ func benchSpec() *cobra.Command {
 					return &usageError{fmt.Errorf("--against-fixed %d: given twice", n)}
 				}
 			}
-			if o.Sampling = f.params(); o.Sampling.Validate(1<<30) != nil {
-				return &usageError{o.Sampling.Validate(1 << 30)}
+			p := f.params()
+			if err := p.Validate(1 << 30); err != nil {
+				return &usageError{err}
 			}
 			o.Kinds = strings.Split(kinds, ",")
 			return runBenchSpec(cmd.Context(), &f, o, asJSON)
@@ -78,9 +79,7 @@ func runBenchSpec(ctx context.Context, f *modelFlags, o bench.SpecOptions, asJSO
 	if err := checkBiases(f.LogitBias, m.config.Vocab); err != nil {
 		return err
 	}
-	if o.Sampling.DRYMultiplier > 0 {
-		o.Sampling.DRYBreakers = breakerIDs(m.text.Tokenizer, f.breakers)
-	}
+	o.Sampling = f.paramsFor(m.text.Tokenizer)
 	o.EOG = m.eog()
 	o.Encode = func(prompt string) ([]int32, error) {
 		return m.encode(ctx, []text.Message{{Role: "user", Content: prompt}}, false)

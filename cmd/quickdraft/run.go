@@ -215,10 +215,7 @@ type result struct {
 // generate runs one request and shows its text as it comes.
 func (f *runFlags) generate(ctx context.Context, m *loaded, ids []int32, show func(string)) (result, error) {
 	req := engine.Request{
-		Prompt: ids, MaxTokens: f.nPredict, Sampling: f.params(), IgnoreEOS: f.ignoreEOS, EOG: m.eog(), Reproducible: f.seed >= 0,
-	}
-	if req.Sampling.DRYMultiplier > 0 {
-		req.Sampling.DRYBreakers = breakerIDs(m.text.Tokenizer, f.breakers)
+		Prompt: ids, MaxTokens: f.nPredict, Sampling: f.paramsFor(m.text.Tokenizer), IgnoreEOS: f.ignoreEOS, EOG: m.eog(), Reproducible: f.seed >= 0,
 	}
 	if f.beams.Beams > 1 {
 		return f.search(ctx, m, req, show)

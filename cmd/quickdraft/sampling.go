@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"quickdraft/engine"
+	"quickdraft/sample"
 	"quickdraft/text/tokenizer"
 )
 
@@ -116,6 +117,15 @@ func (v *pieces) Set(s string) error {
 	}
 	*v.p = append(*v.p, s)
 	return nil
+}
+
+// paramsFor is params with the tokens that stand for DRY's texts.
+func (f *samplingFlags) paramsFor(t *tokenizer.Tokenizer) sample.Params {
+	p := f.params()
+	if p.DRYMultiplier > 0 {
+		p.DRYBreakers = breakerIDs(t, f.breakers)
+	}
+	return p
 }
 
 // breakerIDs are the tokens whose text contains one of the texts.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"quickdraft/bench/prompts"
 	"quickdraft/engine"
@@ -17,50 +16,13 @@ type SpecOptions struct {
 	Kinds    []string      // of prompts.Kinds
 	PerKind  int           // prompts of each kind
 	Tokens   int           // answer length at most
-	Streams  int           // requests at once
+	Streams  int           // requests at once, at most PerKind
+	Rounds   int           // how often each group of prompts is answered, 0 is once
 	Sampling sample.Params // its seed is that of the first of the requests at once, the others count on from there
 	Fixed    []int         // fixed numbers of guesses to run beside the controller
 	Encode   func(prompt string) ([]int32, error)
 	EOG      []int32
 	Note     func(line string) // progress; may be nil
-}
-
-// SpecRow is one kind of prompt.
-type SpecRow struct {
-	Kind         string     `json:"kind"`
-	Plain        float64    `json:"plain_tokens_per_second"`
-	With         float64    `json:"tokens_per_second"`
-	Ratio        float64    `json:"ratio"`
-	PlainSpread  Spread     `json:"plain_spread"` // of the speed without guesses over groups of prompts: what the machine does
-	RatioSpread  Spread     `json:"ratio_spread"` // over groups of prompts
-	Rounds       int        `json:"rounds"`
-	Drafted      int        `json:"draft_n"`
-	Accepted     int        `json:"draft_n_accepted"`
-	AcceptedAt   []float64  `json:"accepted_per_position"` // share of the guesses at a position that became part of the answer
-	MeanAccepted float64    `json:"mean_accepted_length"`  // tokens a round of guesses gave, the target's own included
-	PerPass      float64    `json:"tokens_per_pass"`
-	Predicted    float64    `json:"predicted_tokens_per_second"`
-	Error        float64    `json:"prediction_error"` // predicted over measured, less 1
-	Identical    int        `json:"identical_answers"`
-	Answers      int        `json:"answers"`
-	Fixed        []FixedRun `json:"fixed,omitempty"`
-	AgainstBest  float64    `json:"controller_over_best_fixed,omitempty"` // of these and of no guesses
-
-	plainSpeeds, speeds []float64 // of each group of prompts
-	plainTime, time     time.Duration
-	plainTokens, tokens int
-	accepted, offered   []int
-	foreseen            float64 // tokens
-	foreseenIn          float64 // seconds
-}
-
-// FixedRun is the same prompts with a fixed number of guesses in every round.
-type FixedRun struct {
-	Guesses         int     `json:"guesses"`
-	TokensPerSecond float64 `json:"tokens_per_second"`
-
-	tokens int
-	time   time.Duration
 }
 
 // SpecResult is the whole comparison.
@@ -87,11 +49,13 @@ func Speculation(ctx context.Context, e *engine.Engine, o SpecOptions) (*SpecRes
 		}
 		row := SpecRow{Kind: kind}
 		set = set[:min(o.PerKind, len(set))]
-		for first := 0; first < len(set); first += o.Streams {
-			if err := o.both(ctx, e, &row, set[first:min(first+o.Streams, len(set))], groups); err != nil {
-				return nil, err
+		for _, group := range o.groups(set) {
+			for range max(1, o.Rounds) {
+				if err := o.both(ctx, e, &row, group, groups); err != nil {
+					return nil, err
+				}
+				groups++
 			}
-			groups++
 		}
 		report, _ := e.SpecReport()
 		res.Pass, res.Draft = report.Pass, report.Draft
@@ -106,6 +70,15 @@ func Speculation(ctx context.Context, e *engine.Engine, o SpecOptions) (*SpecRes
 	res.All.finish()
 	res.Lossy = e.Spec().Lenience < 1
 	return res, nil
+}
+
+// groups are the prompts that are answered at once: all are full, so the last one may share prompts with the one before.
+func (o *SpecOptions) groups(set []string) (groups [][]string) {
+	for first := 0; first < len(set); first += o.Streams {
+		from := max(0, min(first, len(set)-o.Streams))
+		groups = append(groups, set[from:min(from+o.Streams, len(set))])
+	}
+	return groups
 }
 
 // mode is how requests run: without guesses, as the controller decides, or with a fixed number.
@@ -198,149 +171,6 @@ func (o *SpecOptions) run(ctx context.Context, e *engine.Engine, ids [][]int32, 
 	return out, stats, err
 }
 
-// count takes the figures of one group in: its time is that of its longest answer.
-func (r *SpecRow) count(stats []engine.Stats, m mode) {
-	var longest time.Duration
-	tokens := 0
-	for _, s := range stats {
-		longest = max(longest, s.Decode)
-		tokens += max(0, s.DecodedTokens-1)
-	}
-	if m.fixed > 0 {
-		r.addFixed(FixedRun{Guesses: m.fixed, tokens: tokens, time: longest})
-		return
-	}
-	if m.plain {
-		r.plainTime, r.plainTokens = r.plainTime+longest, r.plainTokens+tokens
-		r.plainSpeeds = append(r.plainSpeeds, perSecond(tokens, longest))
-		return
-	}
-	r.time, r.tokens = r.time+longest, r.tokens+tokens
-	r.speeds = append(r.speeds, perSecond(tokens, longest))
-	for _, s := range stats {
-		r.Rounds, r.Drafted, r.Accepted = r.Rounds+s.Spec.Rounds, r.Drafted+s.Spec.Drafted, r.Accepted+s.Spec.Accepted
-		r.accepted, r.offered = addTo(r.accepted, s.Spec.PerDepth), addTo(r.offered, s.Spec.Offered)
-	}
-}
-
-// add joins the counts of another row.
-func (r *SpecRow) add(o *SpecRow) {
-	r.plainTime, r.plainTokens, r.time, r.tokens = r.plainTime+o.plainTime, r.plainTokens+o.plainTokens, r.time+o.time, r.tokens+o.tokens
-	r.plainSpeeds, r.speeds = append(r.plainSpeeds, o.plainSpeeds...), append(r.speeds, o.speeds...)
-	r.Rounds, r.Drafted, r.Accepted = r.Rounds+o.Rounds, r.Drafted+o.Drafted, r.Accepted+o.Accepted
-	r.accepted, r.offered = addTo(r.accepted, o.accepted), addTo(r.offered, o.offered)
-	r.foreseen, r.foreseenIn = r.foreseen+o.foreseen, r.foreseenIn+o.foreseenIn
-	for _, f := range o.Fixed {
-		r.addFixed(f)
-	}
-	r.Identical, r.Answers = r.Identical+o.Identical, r.Answers+o.Answers
-}
-
-// addFixed adds the counts of a fixed number of guesses.
-func (r *SpecRow) addFixed(f FixedRun) {
-	for i := range r.Fixed {
-		if r.Fixed[i].Guesses == f.Guesses {
-			r.Fixed[i].tokens, r.Fixed[i].time = r.Fixed[i].tokens+f.tokens, r.Fixed[i].time+f.time
-			return
-		}
-	}
-	r.Fixed = append(r.Fixed, f)
-}
-
-// against derives the rates of the fixed settings, and how the controller compares with the best of these and plain decoding.
-func (r *SpecRow) against() {
-	best := r.Plain
-	for i := range r.Fixed {
-		f := &r.Fixed[i]
-		f.TokensPerSecond = perSecond(f.tokens, f.time)
-		best = max(best, f.TokensPerSecond)
-	}
-	if len(r.Fixed) > 0 && best > 0 {
-		r.AgainstBest = r.With / best
-	}
-}
-
-func perSecond(n int, d time.Duration) float64 {
-	if d <= 0 {
-		return 0
-	}
-	return float64(n) / d.Seconds()
-}
-
-func addTo(sum, x []int) []int {
-	for len(sum) < len(x) {
-		sum = append(sum, 0)
-	}
-	for i, v := range x {
-		sum[i] += v
-	}
-	return sum
-}
-
-// spreads derives how far the groups of prompts differ; an answer of one token has no speed.
-func (r *SpecRow) spreads() {
-	var plain, ratios []float64
-	for i, speed := range r.plainSpeeds {
-		if speed > 0 {
-			plain, ratios = append(plain, speed), append(ratios, r.speeds[i]/speed)
-		}
-	}
-	r.PlainSpread, r.RatioSpread = SpreadOf(plain), SpreadOf(ratios)
-}
-
-// finish derives the rates.
-func (r *SpecRow) finish() {
-	r.spreads()
-	r.Plain, r.With = perSecond(r.plainTokens, r.plainTime), perSecond(r.tokens, r.time)
-	if r.Plain > 0 {
-		r.Ratio = r.With / r.Plain
-	}
-	for i, n := range r.accepted {
-		r.AcceptedAt = append(r.AcceptedAt, float64(n)/float64(max(1, r.offered[i])))
-	}
-	if r.Rounds > 0 {
-		r.MeanAccepted = 1 + float64(r.Accepted)/float64(r.Rounds)
-	}
-	if passes := r.tokens - r.Accepted; passes > 0 {
-		r.PerPass = float64(r.tokens) / float64(passes)
-	}
-	r.against()
-	if r.foreseenIn > 0 && r.With > 0 {
-		r.Predicted = r.foreseen / r.foreseenIn
-		r.Error = r.Predicted/r.With - 1
-	}
-}
-
-// foresee adds what the model of a round predicts for one answer: its tokens in the seconds that T and D, as known before each
-// round, gave for it. A round-by-round prediction follows a machine that drifts.
-func (r *SpecRow) foresee(stats []engine.Stats, seconds float64) {
-	for _, s := range stats {
-		r.foreseen += float64(max(0, s.DecodedTokens-1))
-	}
-	r.foreseenIn += seconds
-}
-
-func (r *SpecRow) line() string {
-	line := fmt.Sprintf("%-16s %8.2f %7v %8.2f %6.2fx %7v %9.2f %9.2f  %3d/%-3d", r.Kind, r.Plain, r.PlainSpread, r.With, r.Ratio, r.RatioSpread, r.MeanAccepted, r.PerPass, r.Identical, r.Answers)
-	if r.Predicted > 0 {
-		line += fmt.Sprintf(" %8.2f %+5.1f %%", r.Predicted, 100*r.Error)
-	}
-	if len(r.Fixed) > 0 {
-		line += fmt.Sprintf("  %.2f of the best of 0:%.1f", r.AgainstBest, r.Plain)
-		for _, f := range r.Fixed {
-			line += fmt.Sprintf(" %d:%.1f", f.Guesses, f.TokensPerSecond)
-		}
-	}
-	line += "  "
-	for i, a := range r.AcceptedAt {
-		if i == 8 {
-			break
-		}
-		line += fmt.Sprintf(" %.2f", a)
-	}
-	return line
-}
-
 // describe names the settings that most answers are drawn with; the command line has others.
 func describe(p *sample.Params) string {
 	s := fmt.Sprintf("temperature %v", p.Temperature)
@@ -349,9 +179,6 @@ func describe(p *sample.Params) string {
 	}
 	return s
 }
-
-// SpecHeader names the columns of a row.
-const SpecHeader = "prompts             plain  spread     with   ratio  spread accepted  per pass   same  predicted  off   accepted per position"
 
 // String prints the comparison as a table.
 func (s *SpecResult) String() string {

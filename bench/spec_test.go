@@ -2,6 +2,7 @@ package bench
 
 import (
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -40,7 +41,7 @@ func TestSpeculationComparesTheSameAnswers(t *testing.T) {
 	require.Equal(t, 2, lines)
 	require.Len(t, res.Rows, 2)
 	all := res.All
-	require.Equal(t, []int{6, 6}, []int{all.Answers, all.Identical})
+	require.Equal(t, []int{8, 8}, []int{all.Answers, all.Identical}, "two groups of each kind")
 	require.Positive(t, all.Plain)
 	require.Positive(t, all.With)
 	require.Positive(t, all.Rounds)
@@ -53,15 +54,34 @@ func TestSpeculationComparesTheSameAnswers(t *testing.T) {
 	best := max(all.Plain, all.Fixed[0].TokensPerSecond, all.Fixed[1].TokensPerSecond)
 	require.InDelta(t, all.With/best, all.AgainstBest, 1e-9)
 
-	o.Kinds, o.Streams, o.Fixed = []string{"chat"}, 1, nil
+	o.Kinds, o.Streams, o.Fixed, o.Rounds = []string{"chat"}, 1, nil, 2
 	res, err = Speculation(t.Context(), e, o)
 	require.NoError(t, err)
+	require.Equal(t, []int{6, 6}, []int{res.All.Answers, res.All.Identical})
 	require.Positive(t, res.All.Predicted)
 	require.InDelta(t, res.All.Predicted/res.All.With-1, res.All.Error, 1e-9)
+
+	require.NotContains(t, res.All.line(), "n/a")
+	o.Tokens, o.PerKind = 1, 1
+	res, err = Speculation(t.Context(), e, o)
+	require.NoError(t, err)
+	require.Equal(t, 5, strings.Count(res.All.line(), "n/a"), "%s", res.All.line())
 
 	o.Kinds = []string{"nonsense"}
 	_, err = Speculation(t.Context(), e, o)
 	require.ErrorContains(t, err, "nonsense")
+}
+
+// TestGroupsAreFull has as many prompts at once as there are streams, each prompt at least once.
+func TestGroupsAreFull(t *testing.T) {
+	set := strings.Split("abcdefghij", "")
+	for streams, want := range map[int]string{1: "a b c d e f g h i j", 4: "abcd efgh ghij", 8: "abcdefgh cdefghij", 10: "abcdefghij", 12: "abcdefghij"} {
+		var got []string
+		for _, g := range (&SpecOptions{Streams: streams}).groups(set) {
+			got = append(got, strings.Join(g, ""))
+		}
+		require.Equal(t, want, strings.Join(got, " "), "%d streams", streams)
+	}
 }
 
 func TestAnswersAreDrawnAsAsked(t *testing.T) {

@@ -159,6 +159,9 @@ func (s *search) step() (more bool, err error) {
 		return s.forgive(err)
 	}
 	s.pass = s.e.now().Sub(began)
+	if !s.r.first.IsZero() {
+		s.r.stats.Passes++
+	}
 	if s.nodes() > 0 {
 		return s.replay(logits)
 	}

@@ -205,8 +205,9 @@ func TestAPerfectDraftSavesPasses(t *testing.T) {
 				r := request(n, 12, nOut)
 				plain := openTiny(t, Options{Context: 128, KVTokens: 2048})
 				without := countPasses(t, plain)
-				want, _ := beamsOf(t, plain, r, beams(n, 1))
+				want, plainStats := beamsOf(t, plain, r, beams(n, 1))
 				require.Equal(t, nOut, *without)
+				require.Equal(t, nOut-1, plainStats.Passes)
 
 				e := openTiny(t, Options{Context: 128, KVTokens: 2048, Spec: SpecOptions{Fixed: levels, Open: withDrafter(t, name, func(c *drafter.Config) {
 					c.Translation = letters(t, 512, 0, 513) // all but one token
@@ -214,6 +215,7 @@ func TestAPerfectDraftSavesPasses(t *testing.T) {
 				with := countPasses(t, e)
 				got, stats := beamsOf(t, e, r, beams(n, 1))
 				require.Equal(t, want, got)
+				require.Equal(t, *with-1, stats.Passes)
 				t.Logf("%d passes with guesses, %d without, %+v", *with, *without, stats.Spec)
 				if name == "layerskip" || name == "crossvocab" {
 					return // not perfect: it leaves out layers, or a token

@@ -90,13 +90,15 @@ func (e *Engine) emit(r *run) {
 	if len(r.picked) == 0 {
 		return
 	}
-	now := time.Now()
+	now, passes := time.Now(), r.stats.Passes
 	if r.first.IsZero() {
 		r.first = now
+	} else {
+		passes++
 	}
 	e.control.committed += len(r.picked)
 	e.mu.Lock()
-	r.stats.DecodedTokens = r.emitted()
+	r.stats.DecodedTokens, r.stats.Passes = r.emitted(), passes
 	r.stats.Prefill = r.first.Sub(r.started)
 	r.stats.Decode = now.Sub(r.first)
 	e.mu.Unlock()

@@ -94,7 +94,8 @@ type Token struct {
 type Stats struct {
 	PromptTokens  int           // tokens of the prompt
 	CachedTokens  int           // of these, found in the prefix cache
-	DecodedTokens int           // tokens emitted
+	DecodedTokens int           // tokens emitted, of a search in all its answers
+	Passes        int           // of the target that gave tokens after the first; guesses make them fewer than the tokens
 	Queued        time.Duration // from Submit to the first pass
 	Prefill       time.Duration // from the first pass to the first token
 	Decode        time.Duration // from the first token to the last

@@ -12,6 +12,7 @@ import (
 
 	"quickdraft/bench"
 	"quickdraft/bench/prompts"
+	"quickdraft/drafter"
 	"quickdraft/text"
 )
 
@@ -28,6 +29,9 @@ func benchSpec() *cobra.Command {
 				if n > most {
 					return &usageError{fmt.Errorf("--against-fixed %d: want 1 to --spec-draft-n-max, %d", n, most)}
 				}
+				if f.spec.method == "ngram" && f.spec.ngramGuesses() == 0 && n > drafter.NGramGuesses {
+					return &usageError{fmt.Errorf("--against-fixed %d: ngram guesses %d tokens unless --spec-draft-n-max says more", n, drafter.NGramGuesses)}
+				}
 				if slices.Contains(o.Fixed[:i], n) {
 					return &usageError{fmt.Errorf("--against-fixed %d: given twice", n)}
 				}
@@ -36,7 +40,10 @@ func benchSpec() *cobra.Command {
 			if err := p.Validate(1 << 30); err != nil {
 				return &usageError{err}
 			}
-			o.Kinds = strings.Split(kinds, ",")
+			if o.Streams > o.PerKind {
+				return &usageError{fmt.Errorf("--streams %d: want at most --per-kind, %d", o.Streams, o.PerKind)}
+			}
+			o.Kinds, f.kvFactor = strings.Split(kinds, ","), o.Streams // no request waits for another's room
 			return runBenchSpec(cmd.Context(), &f, o, asJSON)
 		},
 	}
@@ -46,8 +53,9 @@ func benchSpec() *cobra.Command {
 	f.addSampling(cmd, 0, 1)
 	intVar(fl, &o.Tokens, "predict", "n", 512, 2, noLimit, "tokens of an answer at most")
 	fl.Var(&wholes{p: &o.Fixed, least: 1, most: maxGuesses}, "against-fixed", "also run these fixed numbers of guesses, like 1,2,4,8, and compare with the best")
-	intVar(fl, &o.Streams, "streams", "", 1, 1, maxStreams, "requests at once")
+	intVar(fl, &o.Streams, "streams", "", 1, 1, 10, "requests at once, at most --per-kind")
 	intVar(fl, &o.PerKind, "per-kind", "", 10, 1, 10, "prompts of each kind")
+	intVar(fl, &o.Rounds, "rounds", "r", 1, 1, maxRepeats, "how often each group of prompts is answered with and without, the order changing")
 	wordsVar(fl, &kinds, "kinds", "", strings.Join(prompts.Kinds, ","), checkKinds, "kinds of prompts, separated by commas")
 	fl.BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
@@ -68,7 +76,24 @@ func checkKinds(s string) error {
 }
 
 func runBenchSpec(ctx context.Context, f *modelFlags, o bench.SpecOptions, asJSON bool) error {
-	m, err := f.open(ctx, nil)
+	encode := func(p *prompter, prompt string) ([]int32, error) {
+		return p.encode(ctx, []text.Message{{Role: "user", Content: prompt}}, false)
+	}
+	m, err := f.open(ctx, func(p *prompter) error {
+		for _, kind := range o.Kinds {
+			set := prompts.Set(kind)
+			for i, prompt := range set[:min(o.PerKind, len(set))] {
+				ids, err := encode(p, prompt)
+				if err == nil {
+					err = p.checkRoom(len(ids), o.Tokens)
+				}
+				if err != nil {
+					return fmt.Errorf("prompt %d of %s: %w", i+1, kind, err)
+				}
+			}
+		}
+		return nil
+	})
 	if err != nil {
 		return err
 	}
@@ -81,9 +106,7 @@ func runBenchSpec(ctx context.Context, f *modelFlags, o bench.SpecOptions, asJSO
 	}
 	o.Sampling = f.paramsFor(m.text.Tokenizer)
 	o.EOG = m.eog()
-	o.Encode = func(prompt string) ([]int32, error) {
-		return m.encode(ctx, []text.Message{{Role: "user", Content: prompt}}, false)
-	}
+	o.Encode = func(prompt string) ([]int32, error) { return encode(&m.prompter, prompt) }
 	fmt.Fprintln(os.Stderr, m.banner())
 	fmt.Fprintln(os.Stderr, bench.SpecHeader)
 	o.Note = func(line string) { fmt.Fprintln(os.Stderr, line) }

@@ -33,6 +33,9 @@ func TestBenchFlags(t *testing.T) {
 		{[]string{"prefill", "-p", "0"}, `--prompt-tokens "0"`},
 		{[]string{"roofline", "-r", "0"}, `--rounds "0"`},
 		{[]string{"decode", "-t", "-1", "--shape", "llama-3.2-1b"}, `-t, --threads "-1"`},
+		{[]string{"spec", "-m", "x", "--streams", "8", "--per-kind", "4"}, "--streams 8: want at most --per-kind, 4"},
+		{[]string{"spec", "-m", "x", "--streams", "11"}, `--streams "11": want a whole number from 1 to 10`},
+		{[]string{"spec", "-m", "x", "--spec-type", "ngram", "--against-fixed", "4,7"}, "--against-fixed 7: ngram guesses 4 tokens unless"},
 		{[]string{"batch", "--stall", "-1"}, `--stall "-1"`},
 		{[]string{"batch", "--stall-target", "-1s"}, `--stall-target "-1s": want a length of time from 0`},
 	} {

@@ -78,7 +78,8 @@ var exitTable = map[string]exits{
 	"bench spec": {
 		[][]string{
 			{"-m", "MISSING"}, {"-m", "MODEL", "--kinds", "chat,chat"}, {"-m", "MODEL", "--kinds", "x"}, {"-m", "MODEL", "--against-fixed", "1,1"},
-			{"-m", "MODEL", "--against-fixed", "17"}, {"-m", "MODEL", "--temp", "-1"}, {"-m", "MODEL", "--samplers", "x"}, {"-m", "MODEL", "--logit-bias", "100000=1"},
+			{"-m", "MODEL", "--against-fixed", "17"}, {"-m", "MODEL", "--temp", "-1"}, {"-m", "MODEL", "--samplers", "x"}, {"-m", "MODEL", "--kinds", "chat", "--logit-bias", "100000=1"},
+			{"-m", "MODEL", "--kinds", "chat", "-c", "8"},
 		},
 		[][]string{{"-m", "BROKEN"}},
 	},

@@ -37,10 +37,7 @@ func newFigures(m *loaded, s engine.Stats) figures {
 	f := figures{PromptTokens: s.PromptTokens, DecodeTokens: s.DecodedTokens}
 	f.PromptPerSecond = rate(s.PromptTokens-s.CachedTokens, s.Prefill)
 	f.DecodePerSecond = rate(s.DecodedTokens-1, s.Decode)
-	f.WeightGBps = f.DecodePerSecond * float64(m.Model().WeightBytes()) / 1e9
-	if n := s.DecodedTokens - 1; n > 0 { // accepted guesses needed no pass of their own
-		f.WeightGBps *= float64(n-min(n, s.Spec.Accepted)) / float64(n)
-	}
+	f.WeightGBps = rate(s.Passes, s.Decode) * float64(m.Model().WeightBytes()) / 1e9
 	f.DraftN, f.DraftAccepted, f.DraftFailed, f.Lossy = s.Spec.Drafted, s.Spec.Accepted, s.Spec.Failed, s.Spec.Lossy
 	f.OfferedAt, f.AcceptedAt = s.Spec.Offered, s.Spec.PerDepth
 	f.DraftRate = float64(f.DraftAccepted) / float64(max(1, f.DraftN))

@@ -171,6 +171,7 @@ func (f *runFlags) search(ctx context.Context, m *loaded, req engine.Request, sh
 	if len(found) == 0 {
 		return result{}, errors.New("the search found no answer: every continuation is forbidden")
 	}
+	s.DecodedTokens = len(found[0].IDs) // the answer is the best one
 	res := result{ids: found[0].IDs, finish: found[0].Finish, figures: newFigures(m, s)}
 	for _, b := range found {
 		res.beams = append(res.beams, beam{m.text.Tokenizer.Decode(b.IDs, true), b.Score, string(b.Finish)})

@@ -91,11 +91,13 @@ func TestRunSearches(t *testing.T) {
 	var got struct {
 		Text  string
 		Beams []beam
+		figures
 	}
 	line := []string{"run", "-m", model, "-p", "abc", "--raw", "-n", "4", "--ignore-eos", "--num-beams", "3", "--json"}
 	require.NoError(t, json.Unmarshal(output(t, line...), &got))
 	require.Len(t, got.Beams, 3)
 	require.Equal(t, got.Text, got.Beams[0].Text)
+	require.Equal(t, 4, got.DecodeTokens, "of the answer, not of all hypotheses")
 	for i, b := range got.Beams {
 		require.Equal(t, "length", b.Finish)
 		require.True(t, i == 0 || b.Score <= got.Beams[i-1].Score)

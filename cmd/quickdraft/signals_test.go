@@ -87,7 +87,7 @@ func TestSignals(t *testing.T) {
 		{[]string{"bench", "verify", "-m", model, "-r", "1000"}, time.Second},
 		{[]string{"bench", "prefill", "-m", model, "-r", "1000"}, time.Second},
 		{[]string{"bench", "batch", "-m", model, "-r", "1000"}, time.Second},
-		{[]string{"bench", "spec", "-m", model}, time.Second},
+		{[]string{"bench", "spec", "-m", model, "--kinds", "chat"}, time.Second},
 		{[]string{"bench", "roofline", "-r", "1000"}, time.Second},
 		{[]string{"debug", "logits", "-m", model, "--ids", ids, "--chunk", "1"}, time.Second},
 		{[]string{"debug", "generate", "-m", model, "--ids", "1,2", "-n", "2000", "-c", "2048"}, time.Second},

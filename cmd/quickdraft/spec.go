@@ -64,12 +64,12 @@ var specAliases = map[string]string{
 func (s *specFlags) add(cmd *cobra.Command, method string) {
 	s.flags = cmd.Flags()
 	fl := pflag.NewFlagSet("speculation", pflag.ContinueOnError)
-	wordsVar(fl, &s.draft, "model-draft", "", "", some("the name or the file of a model"), "draft model that guesses ahead (also -md), named as for -m")
+	wordsVar(fl, &s.draft, "model-draft", "", "", some("the name or the file of a model"), "draft model that guesses ahead (also -md, --draft-model), named as for -m")
 	s.method = method
-	fl.Var(&methods{words{&s.method, checkMethod}}, "spec-type", "how to guess ahead: "+specAuto+" (the draft model if one is given, else suffix), "+specNone+", "+strings.Join(drafter.Names(), ", ")+", or several joined by + or commas")
-	intVar(fl, &s.nMax, "spec-draft-n-max", "", 16, 0, maxGuesses, "guesses a round at most (also --draft, --draft-max, --spec-length)")
-	intVar(fl, &s.nMin, "spec-draft-n-min", "", 0, 0, maxGuesses, "do not verify fewer guesses than this (also --draft-min)")
-	realVar(fl, &s.pMin, "spec-draft-p-min", 0, 0, 1, "stop drafting where the drafter believes less than this in its best guess")
+	fl.Var(&methods{words{&s.method, checkMethod}}, "spec-type", "how to guess ahead (also --drafter): "+specAuto+" (the draft model if one is given, else suffix), "+specNone+", "+strings.Join(drafter.Names(), ", ")+", or several joined by + or commas")
+	intVar(fl, &s.nMax, "spec-draft-n-max", "", 16, 0, maxGuesses, "guesses a round at most (also --draft, --draft-max, --draft-n, --spec-length)")
+	intVar(fl, &s.nMin, "spec-draft-n-min", "", 0, 0, maxGuesses, "do not verify fewer guesses than this (also --draft-min, --draft-n-min)")
+	realVar(fl, &s.pMin, "spec-draft-p-min", 0, 0, 1, "stop drafting where the drafter believes less than this in its best guess (also --draft-p-min)")
 	intVar(fl, &s.fixed, "spec-fixed", "", 0, 0, maxGuesses, "always this many guesses a round, whether it pays or not (0: decide by measured speed)")
 	intVar(fl, &s.vocab, "spec-draft-vocab", "", defaultDraftVocab, 0, noLimit, "tokens that draft considers besides those of the conversation, the first ones of its vocabulary (0: all)")
 	intVar(fl, &s.branch, "spec-draft-branch", "", 0, 0, maxBranch, "guesses for one position at most; 1: chains (0: what measured speed says)")
@@ -292,6 +292,9 @@ func (s *specFlags) describe(o engine.SpecOptions) string {
 	what := o.Drafter.Name()
 	if s.draft != "" {
 		what += " " + s.draft
+	}
+	if s.bigger != "" {
+		what += " verified by " + s.bigger
 	}
 	if n := o.Drafter.Bytes(); n > 0 {
 		what += ", " + sizeAgainstCache(n)

@@ -101,8 +101,11 @@ func (s *specFlags) checkTakes() error {
 	case s.branch > 1 && !takes.Branch:
 		return misuse("--spec-draft-branch %d: %s does not choose how many guesses it makes for one position, want --spec-type %s", s.branch, s.method,
 			who(func(t drafter.Takes) bool { return t.Branch }))
-	case s.flags.Changed("spec-draft-vocab") && (!takes.Shortlist || s.draft == ""):
-		return misuse("--spec-draft-vocab %d: want a draft model of the target's vocabulary, --model-draft NAME, this is --spec-type %s", s.vocab, s.method)
+	case s.flags.Changed("spec-draft-vocab") && !takes.Shortlist:
+		return misuse("--spec-draft-vocab %d: %s drafts with no model of the target's vocabulary, want --spec-type %s", s.vocab, s.method,
+			who(func(t drafter.Takes) bool { return t.Shortlist }))
+	case s.flags.Changed("spec-draft-vocab") && s.draft == "":
+		return misuse("--spec-draft-vocab %d: want a draft model, --model-draft NAME", s.vocab)
 	case s.corpus != "" && !s.uses("suffix"):
 		return misuse("--spec-corpus %s: only suffix reads a corpus, this is --spec-type %s", s.corpus, s.method)
 	case s.skip != "" && !s.uses("layerskip"):

@@ -9,6 +9,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 
+	"quickdraft/drafter"
+	"quickdraft/engine"
 	"quickdraft/model"
 )
 
@@ -143,8 +145,8 @@ func TestAskedForAndImpossibleIsAnError(t *testing.T) {
 		"--spec-type ngram --spec-draft-branch 2":               "--spec-draft-branch 2: ngram does not choose how many guesses it makes for one position, want --spec-type draft, suffix",
 		"--spec-type layerskip --spec-draft-branch 3":           "--spec-draft-branch 3: layerskip does not",
 		"--spec-type crossvocab -md d --spec-draft-branch 3":    "--spec-draft-branch 3: crossvocab does not",
-		"--spec-draft-vocab 100":                                "--spec-draft-vocab 100: want a draft model",
-		"--spec-type crossvocab -md d --spec-draft-vocab 100":   "--spec-draft-vocab 100: want a draft model of the target's vocabulary",
+		"--spec-draft-vocab 100":                                "--spec-draft-vocab 100: suffix drafts with no model",
+		"--spec-type crossvocab -md d --spec-draft-vocab 100":   "--spec-draft-vocab 100: crossvocab drafts with no model of the target's vocabulary, want --spec-type draft, hierarchical",
 		"--model-draft-bigger b --spec-draft-vocab 100":         "--spec-draft-vocab 100: want a draft model",
 		"--spec-type ngram --spec-corpus f":                     "--spec-corpus f: only suffix",
 		"-md d --spec-corpus f":                                 "--spec-corpus f: only suffix",
@@ -184,4 +186,19 @@ func TestOptionsThatTakeEffect(t *testing.T) {
 	var usage *usageError
 	require.ErrorAs(t, err, &usage)
 	require.ErrorContains(t, err, "/nowhere/draft.gguf")
+}
+
+// TestTheStartUpLineNamesTheDrafters has the method, its models and how many guesses.
+func TestTheStartUpLineNamesTheDrafters(t *testing.T) {
+	for line, want := range map[string]string{
+		"--spec-type random":                `^random, up to 16 guesses where they pay$`,
+		"--spec-type random --draft 4":      `^random, up to 4 guesses where they pay$`,
+		"--spec-type random --lenience .5":  `^random, up to 16 guesses where they pay, LOSSY with lenience 0.5$`,
+		"--spec-fixed 3 --spec-type random": `^random, always 3 guesses$`,
+		"-md a/d --model-draft-bigger b":    `^random a/d verified by b, up to 16`,
+	} {
+		s, err := parse(t, strings.Fields(line)...)
+		require.NoError(t, err, line)
+		require.Regexp(t, want, s.describe(engine.SpecOptions{Drafter: drafter.NewRandom(8, 1), NMax: s.nMax, Fixed: s.fixed, Lenience: s.lenience}), line)
+	}
 }

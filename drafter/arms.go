@@ -36,6 +36,8 @@ type view struct {
 type Stream struct {
 	Room    int     // guesses that fit in the answer and the context; set before Plan
 	Lag     int     // tokens that the drafter's session has not drafted from yet; set before Plan
+	Done    int     // tokens of the answer so far; set before Plan
+	Left    int     // tokens that it may still get; set before Plan
 	Offers  []*Tree // (arms) what instant drafters propose, set before Plan; nil where that is not known
 	Only    int     // the one way to draft that the request wants, as Budget.Arm numbers it; 0: whichever is best
 	Guesses int     // the answer: nodes at most
@@ -48,6 +50,7 @@ type Stream struct {
 	levels, best int     // while planning
 	reach        float64 // probability that all levels planned so far are accepted
 	nodes        int     // planned
+	late         float64 // of the levels planned: catchUp
 }
 
 // NewStream makes the state of one request.

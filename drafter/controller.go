@@ -12,7 +12,8 @@ import (
 // Two things bound what a bad drafter costs. Guesses are planned only where the measured model says that they pay, or as a
 // probe, which comes rarer the longer probes fail. And all of it draws on a credit: verified rounds that gave fewer tokens
 // than plain passes would have given in their time are paid from it, better rounds refill it, plain decoding refills it by
-// a little of its time, and without credit there are no guesses.
+// a little of its time, and without credit there are no guesses. What models read of texts before they can guess has an
+// account of its own, since it is much at once: what better rounds give more than plain passes is paid into both.
 type Controller struct {
 	nMax  int    // guesses a request may have in one round
 	pass  *Costs // T: seconds of a target pass by its tokens
@@ -24,12 +25,14 @@ type Controller struct {
 	depths     []int     // (parts) of fill: deepest level that is planned
 	one        []*Stream // of choose
 	credit     float64   // seconds
+	readings   float64   // seconds that models may read texts for
 	tokens     float64   // committed lately
 	spent      float64   // seconds that they took
 	sincePlain int       // passes with guesses since the last one without
 	idle       int       // passes in which nothing was worth a guess
 	interval   int       // idle passes before the next probe
 	turn       int       // arm of the last probe
+	lengths    lengths   // of answers
 	rate       float64   // tokens a second that time is worth in the last plan
 	probing    bool      // the last plan is a probe
 	width      int       // tokens of the pass of the last plan without guesses
@@ -39,6 +42,7 @@ type Controller struct {
 const (
 	startCredit   = 1.5    // T(1) that guessing may cost before it has earned anything
 	maxCredit     = 16.0   // T(1) that good rounds may save up for bad ones
+	maxReadings   = 16.0   // T(1) that models may have read in advance of what it gives
 	earning       = 0.0075 // share of plain decoding time that probes may use
 	probeShare    = 0.005  // share of plain decoding time that probes may lose whose guesses are right
 	margin        = 1.02   // a plan must promise this much over plain decoding
@@ -93,7 +97,7 @@ var CalibrationWidths = []int{1, 4, 8, 2, 16, 6, 3, 9, 5, 12, 7, 32, 17, 24, 10,
 func (c *Controller) Calibrate(nTokens int, seconds float64) {
 	fresh := c.credit == 0 && c.pass.At(1) == 0
 	if c.pass.Set(nTokens, seconds); fresh {
-		c.credit = float64(startCredit * c.pass.At(1))
+		c.start()
 	}
 }
 
@@ -163,6 +167,12 @@ func (c *Controller) ReadSeconds(s *Stream) (sum float64) {
 	}
 	return sum
 }
+
+// Ended reports an answer of so many tokens that is over.
+func (c *Controller) Ended(tokens int) { c.lengths.add(tokens) }
+
+// Answer is how many tokens a new answer is expected to get, by the last ones.
+func (c *Controller) Answer() float64 { return c.lengths.left(0) }
 
 // Probing reports whether the last plan is a probe.
 func (c *Controller) Probing() bool { return c.probing }
@@ -243,8 +253,8 @@ func (c *Controller) judge(s *Stream, k, levels, accepted, allowed int) {
 }
 
 // Passed reports a pass of decoding requests without prompts: its tokens, requests, committed tokens, and the seconds of
-// the pass and of drafting for it. late is the part of drafting that caught up with a prompt and is not to be paid
-// back, unless it was for a probe.
+// the pass and of drafting for it. late is the part of drafting that read texts, which the account of readings pays, unless it
+// was for a probe.
 func (c *Controller) Passed(nTokens, nStreams, committed int, pass, draft, late float64) {
 	if nStreams < 1 || !(pass > 0) {
 		return
@@ -255,7 +265,7 @@ func (c *Controller) Passed(nTokens, nStreams, committed int, pass, draft, late 
 	expected, measured := c.pass.At(nTokens), nTokens <= maxCounts && c.Measured(nTokens)
 	c.pass.Observe(nTokens, pass)
 	if c.credit == 0 && expected == 0 {
-		c.credit = float64(startCredit * c.pass.At(1))
+		c.start()
 	}
 	if expected > 0 { // what a neighbour on the machine did is not the guesses' fault
 		most := costClip // of a width that nothing is known of
@@ -272,6 +282,7 @@ func (c *Controller) Passed(nTokens, nStreams, committed int, pass, draft, late 
 	const keep = 1 - 1.0/rateWeight
 	c.tokens = float64(keep*c.tokens) + float64(committed)/float64(nStreams)*plain
 	c.spent = float64(keep*c.spent) + pass + draft - late
+	c.readings -= late
 	if nTokens == nStreams {
 		c.sincePlain = 0
 		c.earn(float64(earning*plain) - (draft - late))
@@ -290,6 +301,12 @@ func (c *Controller) speedup() float64 {
 	return max(1, (c.tokens+prior)/(c.spent+prior))
 }
 
+// start opens the accounts, once a first T(1) is known.
+func (c *Controller) start() {
+	c.credit, c.readings = float64(startCredit*c.pass.At(1)), float64(maxReadings*c.pass.At(1))
+}
+
 func (c *Controller) earn(seconds float64) {
 	c.credit = min(c.credit+seconds, float64(maxCredit*c.pass.At(1)))
+	c.readings = min(c.readings+seconds, float64(maxReadings*c.pass.At(1)))
 }

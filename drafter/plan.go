@@ -163,8 +163,10 @@ func (c *Controller) fill(streams []*Stream, plain, base, steps int, worth float
 			return best
 		}
 		if s.levels == 0 {
-			late += c.catchUp(s)
+			s.late = c.catchUp(s)
+			late += s.late // for the token of the target's own
 		}
+		late += float64(s.late * gain)
 		s.levels, s.reach = s.levels+1, gain
 		width += c.nodesOf(s, s.levels) - s.nodes
 		s.nodes = c.nodesOf(s, s.levels)
@@ -214,7 +216,7 @@ func (c *Controller) next(streams []*Stream, steps int) (best *Stream, gain floa
 	gain = smallGain
 	for _, s := range streams {
 		v := s.view(s.Arm)
-		if s.levels >= min(steps, v.offered) || c.nodesOf(s, s.levels+1) > min(c.nMax, s.Room) {
+		if s.levels >= min(steps, v.offered) || c.barred(s) || c.nodesOf(s, s.levels+1) > min(c.nMax, s.Room) {
 			continue
 		}
 		if g := deeper(s.reach, v.accept[min(s.levels, trackedDepth-1)]); g > gain {
@@ -224,12 +226,17 @@ func (c *Controller) next(streams []*Stream, steps int) (best *Stream, gain floa
 	return best, gain
 }
 
-// catchUp is what it costs a round that s has to be drafted for again, spread over the rounds that may follow.
+// catchUp is the seconds that it takes to read for s what its drafters do not know, spread over the tokens that may follow.
 func (c *Controller) catchUp(s *Stream) float64 {
 	if s.Lag <= freeLag {
 		return 0
 	}
-	return float64(float64(s.Lag)*c.lagOf(s)) / float64(1+min(s.Room, 64)/4)
+	return float64(float64(s.Lag)*c.lagOf(s)) / max(1, min(float64(s.Left), c.lengths.left(s.Done)))
+}
+
+// barred reports whether s needs a text read and earlier readings have not paid yet. One that has begun goes on.
+func (c *Controller) barred(s *Stream) bool {
+	return s.Lag > freeLag && c.readings <= 0 && c.lagOf(s) > 0
 }
 
 // lagOf is the seconds a token that the drafters of s have to catch up with costs.

@@ -122,6 +122,9 @@ func (s *search) end() error {
 	freeAll(s.live)
 	s.live = nil
 	s.endGuesses()
+	if s.stream != nil && len(s.done) > 0 {
+		s.e.beamController(s.o.Beams).Ended(len(s.done[0].IDs))
+	}
 	for _, b := range s.done {
 		s.r.stats.DecodedTokens += len(b.IDs)
 	}

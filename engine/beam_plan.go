@@ -56,7 +56,8 @@ func (s *search) planLevels() int {
 		s.stream = drafter.NewStream()
 	}
 	s.planned = true
-	s.stream.Room, s.stream.Lag = max(0, room), len(s.live[0].ids)-s.read.asked
+	n := len(s.live[0].ids)
+	s.stream.Room, s.stream.Lag, s.stream.Done, s.stream.Left = max(0, room), n-s.read.asked, n-len(s.r.Prompt), s.r.limit-n
 	if !s.read.on {
 		s.e.beamController(s.o.Beams).Plan([]*drafter.Stream{s.stream}, 0, 0)
 	}

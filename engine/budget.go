@@ -23,7 +23,8 @@ func (e *Engine) planGuesses(decoding []*run) {
 			r.spec.stream.Offers = nil
 			continue
 		}
-		r.spec.stream.Room, r.spec.stream.Lag = e.room(r), len(r.ids)-r.spec.read.asked
+		s := r.spec.stream
+		s.Room, s.Lag, s.Done, s.Left = e.room(r), len(r.ids)-r.spec.read.asked, r.emitted(), r.limit-len(r.ids)
 		if decided = true; !r.spec.read.on {
 			k.streams = append(k.streams, r.spec.stream)
 		}

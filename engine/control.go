@@ -24,7 +24,7 @@ type control struct {
 	streams   []*drafter.Stream  // of the pass
 	committed int                // tokens that the pass emitted
 	draft     time.Duration      // drafting for the pass
-	late      time.Duration      // of these, catching up with prompts
+	late      time.Duration      // of these, reading texts for guesses that are no probe
 	expected  float64            // seconds that drafting for the pass was expected to take
 	foreseen  float64            // seconds that drafting and passes were expected to take, of all passes without prompts
 
@@ -37,6 +37,7 @@ type SpecReport struct {
 	Draft      []float64 // (n) seconds of drafting i+1 levels
 	Acceptance []float64 // (n) probability that a guess at level i+1 is accepted once it is reached, for a new request
 	Rate       float64   // tokens a second that the last plan expects
+	Answer     float64   // tokens that a new answer is expected to get, by the last ones
 	Pays       bool      // whether the last plan found guesses worth their cost
 	Foreseen   float64   // seconds that all decoding so far was expected to take: T and D of each round as known before it
 }
@@ -111,6 +112,7 @@ func (e *Engine) SpecReport() (SpecReport, bool) {
 		r.Acceptance = append(r.Acceptance, k.c.Acceptance(fresh, i))
 	}
 	r.Rate, r.Pays = k.c.Expected()
+	r.Answer = k.c.Answer()
 	r.Foreseen = k.foreseen
 	return r, true
 }
@@ -160,7 +162,7 @@ func (e *Engine) drafted(decoding []*run, took time.Duration) {
 			_, _ = e.guarded(func() error { e.raiseCounts(i, c.Counts()); return nil })
 		}
 	}
-	first, late := false, 0.0
+	reads, late := false, 0.0
 	e.mu.Lock()
 	i := 0
 	for _, r := range decoding {
@@ -176,8 +178,8 @@ func (e *Engine) drafted(decoding []*run, took time.Duration) {
 		}
 		if i++; steps > 0 || k.c.Models(r.spec.stream) {
 			round := &e.rounds[i-1]
-			late := r.spec.read.note(len(r.ids), round.Behind, r.spec.budget.Feed, k.reads(r.spec.stream) && round.Read == 0)
-			first = first || late && !r.spec.read.probe
+			reads = reads || !r.spec.read.probe
+			r.spec.read.note(len(r.ids), round.Behind, r.spec.budget.Feed, k.reads(r.spec.stream) && round.Read == 0)
 		}
 	}
 	e.mu.Unlock()
@@ -186,17 +188,28 @@ func (e *Engine) drafted(decoding []*run, took time.Duration) {
 	for i, c := range costs {
 		if c.Asked {
 			expected := k.c.PartSeconds(i, c.Steps)
-			if k.expected += expected; first {
-				late = max(late, c.Seconds-expected)
-			}
-			if c.Longest > e.few() {
-				k.c.ReadBy(i, c.Read, c.Seconds-expected)
+			k.expected += expected
+			if read := c.Seconds - expected; c.Longest > e.few() {
+				if k.c.ReadBy(i, c.Read, read); reads {
+					late = max(late, read)
+				}
 			} else {
 				k.c.DraftedBy(i, c.Steps, c.Longest, c.Seconds)
 			}
 		}
 	}
 	k.late += time.Duration(late * float64(time.Second))
+}
+
+// ended tells the controller how long r's answer got, which it plans with for those to come.
+func (e *Engine) ended(r *run) {
+	k := &e.control
+	if k.c == nil || r.spec.stream == nil || !e.decides(r) {
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.c.Ended(r.emitted())
 }
 
 // judged tells the controller how a tree fared that was walked to its end.

@@ -257,3 +257,34 @@ func TestDecodingIsForeseenRoundByRound(t *testing.T) {
 		require.InDelta(t, decoding, seconds, 1e-9)
 	}
 }
+
+// TestTheControllerLearnsHowLongAnswersGet counts the answers whose guesses it decides on, and no others.
+func TestTheControllerLearnsHowLongAnswersGet(t *testing.T) {
+	e := openTiny(t, Options{Context: 128, KVTokens: 1024, Spec: SpecOptions{Open: withDrafter(t, "draft", nil)}})
+	expected := func() float64 {
+		report, ok := e.SpecReport()
+		require.True(t, ok)
+		return report.Answer
+	}
+	fresh := expected()
+	require.Greater(t, fresh, 30.0)
+	for _, change := range []func(*Request){func(r *Request) { r.NoSpec = true }, func(r *Request) { r.SpecFixed = 2 }} {
+		r := request(1, 12, 5)
+		change(&r)
+		answer(t, e, r)
+		require.Equal(t, fresh, expected())
+	}
+	for n := range 40 {
+		answer(t, e, request(n, 12, 5))
+	}
+	require.InDelta(t, 5, expected(), 1)
+	_, _ = beamsOf(t, e, request(1, 12, 20), beams(3, 1))
+	require.InDelta(t, 5, expected(), 1)
+	var widths []float64
+	require.NoError(t, e.do(func() error {
+		widths = append(widths, e.beamPlans[3].Answer())
+		return nil
+	}))
+	require.InDelta(t, 20, widths[0], 10, "searches have their own lengths")
+	require.Less(t, widths[0], fresh-10)
+}

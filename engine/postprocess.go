@@ -115,6 +115,7 @@ func (e *Engine) finish(r *run, why Finish, err error) {
 		r.stats.Prefill = time.Since(r.started)
 		e.mu.Unlock()
 	}
+	e.ended(r)
 	if r.seq != nil {
 		e.drop(r)
 	}

@@ -25,20 +25,17 @@ type reading struct {
 	waits    bool // in this pass the request stands still until its models have read, see Engine.ration
 }
 
-// note takes in that of nIDs tokens all but so many are known to the models, which might read so many, unless they were stuck. It
-// reports whether they read of a prompt that they had not read to its end before.
-func (s *reading) note(nIDs, behind, feed int, stuck bool) (late bool) {
-	late = !s.caughtUp
+// note takes in that of nIDs tokens all but so many are known to the models, which might read so many, unless they were stuck.
+func (s *reading) note(nIDs, behind, feed int, stuck bool) {
 	if s.stuck = stuck && behind <= 0; s.stuck {
 		s.on, s.behind = false, 0
-		return late
+		return
 	}
 	behind = min(max(0, behind), maxSpelling*nIDs)
 	s.asked = max(s.asked, nIDs-behind)
 	s.on = behind > 0 && (s.behind == 0 || behind <= s.behind-feed/2) // not all of it, for the request may go on by a token
 	s.behind = behind
 	s.caughtUp = s.caughtUp || !s.on
-	return late
 }
 
 // few is what a session may have to read after a round: what was accepted is no text to read.

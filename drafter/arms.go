@@ -8,6 +8,7 @@ type part struct {
 	answer  float64 // share of calls in which something is proposed, smoothed
 	lag     float64 // seconds a token that the drafter has to catch up with costs, smoothed
 	instant bool    // see Instant
+	reads   bool    // it reads texts before it guesses, see SetReads
 }
 
 // arm is a way to draft: one part alone, or all together.
@@ -94,6 +95,9 @@ func (c *Controller) SetInstant(i int) {
 		}
 	}
 }
+
+// SetReads says that a drafter has to read a text before it guesses, into a cache of its own.
+func (c *Controller) SetReads(i int) { c.parts[i].reads = true }
 
 // seconds returns D of a part for a number of steps.
 func (c *Controller) seconds(p *part, steps int) float64 {

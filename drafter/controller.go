@@ -33,6 +33,7 @@ type Controller struct {
 	interval   int       // idle passes before the next probe
 	turn       int       // arm of the last probe
 	lengths    lengths   // of answers
+	prompt     float64   // seconds of the target a token of prompts, smoothed
 	rate       float64   // tokens a second that time is worth in the last plan
 	probing    bool      // the last plan is a probe
 	width      int       // tokens of the pass of the last plan without guesses
@@ -163,9 +164,17 @@ func (c *Controller) ReadBy(i, tokens int, seconds float64) {
 // ReadSeconds is what a token costs that the models of the way to draft that s has have to catch up with, all of them; 0: not known.
 func (c *Controller) ReadSeconds(s *Stream) (sum float64) {
 	for _, i := range c.arms[s.Arm].parts {
-		sum += c.parts[i].lag
+		sum += c.readToken(&c.parts[i])
 	}
 	return sum
+}
+
+// Prompted reports a pass of the target that computed prompts, of so many tokens in all. Until a drafter has read a text itself, it is
+// taken to need its share of that.
+func (c *Controller) Prompted(nTokens int, seconds float64) {
+	if nTokens > freeLag && seconds > 0 {
+		c.prompt = blend(c.prompt, seconds/float64(nTokens))
+	}
 }
 
 // Ended reports an answer of so many tokens that is over.

@@ -1,5 +1,7 @@
 package drafter
 
+import "slices"
+
 // planned is what a plan gives in one pass.
 type planned struct {
 	tokens, seconds float64
@@ -226,12 +228,22 @@ func (c *Controller) next(streams []*Stream, steps int) (best *Stream, gain floa
 	return best, gain
 }
 
-// catchUp is the seconds that it takes to read for s what its drafters do not know, spread over the tokens that may follow.
+// catchUp is the seconds that it takes to read for s what its drafters do not know, spread over the tokens that may follow; over all
+// that the answer has room for until a first text was read, which is to be tried once.
 func (c *Controller) catchUp(s *Stream) float64 {
 	if s.Lag <= freeLag {
 		return 0
 	}
-	return float64(float64(s.Lag)*c.lagOf(s)) / max(1, min(float64(s.Left), c.lengths.left(s.Done)))
+	tokens := float64(s.Left)
+	if c.haveRead(s) {
+		tokens = min(tokens, c.lengths.left(s.Done))
+	}
+	return float64(float64(s.Lag)*c.lagOf(s)) / max(1, tokens)
+}
+
+// haveRead reports whether the drafters of s have read a text.
+func (c *Controller) haveRead(s *Stream) bool {
+	return !slices.ContainsFunc(c.arms[s.Arm].parts, func(i int) bool { return c.parts[i].reads && c.parts[i].lag == 0 })
 }
 
 // barred reports whether s needs a text read and earlier readings have not paid yet. One that has begun goes on.
@@ -243,10 +255,18 @@ func (c *Controller) barred(s *Stream) bool {
 func (c *Controller) lagOf(s *Stream) (most float64) {
 	for _, i := range c.arms[s.Arm].parts {
 		if p := &c.parts[i]; !p.instant {
-			most = max(most, p.lag)
+			most = max(most, c.readToken(p))
 		}
 	}
 	return most
+}
+
+// readToken is the seconds that a drafter takes for a token of a text; 0 where not even a guess can be made.
+func (c *Controller) readToken(p *part) float64 {
+	if p.lag > 0 || !p.reads {
+		return p.lag
+	}
+	return float64(p.prior * c.prompt)
 }
 
 // deepen lets drafters that say how sure they are go on where they are sure: they stop by themselves.

@@ -11,6 +11,7 @@ import (
 type readers struct {
 	token, step    float64 // seconds a token of a text, seconds a step
 	prompt, answer int     // tokens
+	room           int     // tokens that answers may get; how long they get nobody knows
 	c              *Controller
 	rng            *rand.Rand
 	asked, done    map[*Stream]int
@@ -18,16 +19,17 @@ type readers struct {
 
 // request answers n requests at once and returns the seconds that they took.
 func (r *readers) request(n int) (spent float64) {
-	const room = 400 // nobody knows how long the answers get
 	var live []*Stream
+	r.c.SetReads(0)
 	for range n {
 		live = append(live, NewStream())
+		r.c.Prompted(r.prompt, 4*r.token*float64(r.prompt))
 	}
 	r.asked, r.done = map[*Stream]int{}, map[*Stream]int{}
 	for len(live) > 0 {
 		for _, s := range live {
 			s.Done = r.done[s]
-			s.Lag, s.Left, s.Room = r.prompt+s.Done-r.asked[s], room-s.Done, room-s.Done-1
+			s.Lag, s.Left, s.Room = r.prompt+s.Done-r.asked[s], r.room-s.Done, r.room-s.Done-1
 		}
 		r.c.Plan(live, 0, 0)
 		width, committed, depth, lag, read := len(live), 0, 0, 0, 0
@@ -79,7 +81,7 @@ func TestPromptsAreReadWhereAnswersAreLongEnough(t *testing.T) {
 		{4, 6, 300, 1.03}, {4, 12, 300, 1.03}, {4, 25, 600, 1.03}, {4, 400, 100, 1.03},
 	} {
 		const step = 6e-3
-		r := &readers{token: 1e-3, step: step, prompt: x.prompt, answer: x.answer, c: NewController(nMax, step/cheap(1)), rng: rand.New(rand.NewPCG(1, 2))}
+		r := &readers{token: 1e-3, step: step, prompt: x.prompt, answer: x.answer, room: 400, c: NewController(nMax, step/cheap(1)), rng: rand.New(rand.NewPCG(1, 2))}
 		spent := 0.0
 		for range 60 {
 			spent += r.request(x.n)
@@ -87,6 +89,19 @@ func TestPromptsAreReadWhereAnswersAreLongEnough(t *testing.T) {
 		ratio := spent / float64(float64(60*x.answer)*cheap(x.n))
 		t.Logf("%d at once, answers of %d tokens to prompts of %d: %.3f of the time of plain decoding", x.n, x.answer, x.prompt, ratio)
 		require.Less(t, ratio, x.most, "%d at once, answers of %d tokens to prompts of %d", x.n, x.answer, x.prompt)
+	}
+}
+
+// TestNoPromptIsReadForFewTokens has the first request of a process, which may get so few tokens that its prompt is not worth reading:
+// what that takes is guessed from what the target took.
+func TestNoPromptIsReadForFewTokens(t *testing.T) {
+	for _, n := range []int{8, 24, 400} {
+		r := &readers{token: 1e-3, step: 6e-3, prompt: 900, answer: n, room: n, c: NewController(nMax, 0.25), rng: rand.New(rand.NewPCG(1, 2))}
+		if ratio := r.request(1) / float64(float64(n)*cheap(1)); n < 100 {
+			require.Less(t, ratio, 1.02, "answer of %d tokens", n)
+		} else {
+			require.Less(t, ratio, 0.6, "answer of %d tokens", n)
+		}
 	}
 }
 

@@ -134,6 +134,9 @@ func (e *Engine) newController() {
 		if _, ok := d.(drafter.Instant); ok {
 			e.control.c.SetInstant(i)
 		}
+		if e.control.keeps[i] {
+			e.control.c.SetReads(i)
+		}
 	}
 }
 
@@ -242,6 +245,9 @@ func (e *Engine) passed(p *plan, took time.Duration) {
 	}
 	for _, it := range p.items {
 		if !it.tree && it.nTokens > 1 {
+			k.mu.Lock()
+			defer k.mu.Unlock()
+			k.c.Prompted(len(p.batch.Tokens), took.Seconds())
 			return
 		}
 	}

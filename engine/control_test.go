@@ -288,3 +288,34 @@ func TestTheControllerLearnsHowLongAnswersGet(t *testing.T) {
 	require.InDelta(t, 20, widths[0], 10, "searches have their own lengths")
 	require.Less(t, widths[0], fresh-10)
 }
+
+// light is a draft that says of itself that a step reads a tenth of what a pass of the target reads.
+type light struct {
+	*drafter.Model
+	bytes int64
+}
+
+func (d *light) Bytes() int64 { return d.bytes }
+
+// TestNoPromptIsReadForFewTokens has a draft whose share of what the target took for the prompt, 20 ms, is worth four tokens.
+func TestNoPromptIsReadForFewTokens(t *testing.T) {
+	for _, nOut := range []int{4, 50} {
+		d := &light{}
+		e := openTiny(t, Options{Context: 256, NoPrefix: true, Spec: SpecOptions{Open: func(m *model.Model) (drafter.Drafter, error) {
+			inner, err := withDrafter(t, "draft", nil)(m)
+			d.Model, _ = inner.(*drafter.Model)
+			d.bytes = m.WeightBytes() / 10
+			return d, err
+		}}})
+		timed(e, func(nTokens int) time.Duration { return time.Millisecond * time.Duration(max(5, nTokens)) })
+		s, _ := stats(t, e, request(1, 200, nOut))
+		read := d.Counts().Fed
+		if nOut < 10 {
+			require.Zero(t, s.Drafted)
+			require.Zero(t, read)
+		} else {
+			require.Positive(t, s.Drafted)
+			require.Greater(t, read, int64(200))
+		}
+	}
+}

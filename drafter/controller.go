@@ -1,10 +1,5 @@
 package drafter
 
-import (
-	"math"
-	"slices"
-)
-
 // Controller decides how many guesses each request gets in the next pass and from which drafter, so that committed tokens
 // per second are highest. It has no clock: the engine reports what passes and drafts took, so its decisions follow from
 // what it was told alone. It belongs to one drafter, which may be a union of several, and to one goroutine.
@@ -118,70 +113,8 @@ func (c *Controller) Acceptance(s *Stream, level int) float64 {
 // Expected returns the tokens a second that the last plan promises, and whether it has guesses that are no probe.
 func (c *Controller) Expected() (tokensPerSecond float64, pays bool) { return c.rate, c.pays }
 
-// Limits fills in what a plan says about how a request's tree is to grow: where further steps stop to pay, from which
-// probability on a node is worth its share of the pass, and what the drafter's beliefs are worth. It is valid until the next plan.
-func (c *Controller) Limits(s *Stream, b *Budget) {
-	a := &c.arms[s.Arm]
-	b.Trust, b.MinReach, b.MinNode, b.Branch = &a.beliefs, nil, 0, 1
-	if c.pass.At(2) == 0 || c.free(a) || c.probing {
-		return
-	}
-	if measured := func(i int) bool { return !c.parts[i].instant && c.parts[i].draft.Known() }; slices.ContainsFunc(a.parts, measured) {
-		for i := len(a.minReach); i < min(c.nMax, trackedDepth); i++ {
-			a.minReach = append(a.minReach, min(c.leastReach(a, i+1), maxReach))
-		}
-		b.MinReach, b.MinNode, b.Branch = a.minReach, max(float64(c.rate*c.pass.slopeAt(4)), 0.01), branches
-	}
-}
-
-// leastReach is the probability of guesses on so many levels being right from which on some number of further levels pays: each
-// gives a token with the mean acceptance if those before it are right, and all of them have to earn the time of their steps and
-// of their share of the pass at the rate of the plan.
-func (c *Controller) leastReach(a *arm, levels int) float64 {
-	accept := max(a.global.mean(), 0.2)
-	least, gain, reach := math.Inf(1), 0.0, 1.0
-	for next := levels + 1; next <= c.nMax; next++ {
-		reach = deeper(reach, accept)
-		gain += reach
-		cost := c.pass.At(c.width+next) - c.pass.At(c.width+levels) + c.armSeconds(a, next) - c.armSeconds(a, levels)
-		least = min(least, float64(c.rate*cost)/gain)
-	}
-	return least
-}
-
 // Drafted is DraftedBy of the only drafter.
 func (c *Controller) Drafted(steps, lag int, seconds float64) { c.DraftedBy(0, steps, lag, seconds) }
-
-// ReadBy reports what reading took in a call of drafter i in which its sessions read texts: so many tokens in all. What guesses
-// take is not learned from such a call.
-func (c *Controller) ReadBy(i, tokens int, seconds float64) {
-	if tokens > 0 && seconds > 0 {
-		p := &c.parts[i]
-		p.lag = blend(p.lag, seconds/float64(tokens))
-	}
-}
-
-// ReadSeconds is what a token costs that the models of the way to draft that s has have to catch up with, all of them; 0: not known.
-func (c *Controller) ReadSeconds(s *Stream) (sum float64) {
-	for _, i := range c.arms[s.Arm].parts {
-		sum += c.readToken(&c.parts[i])
-	}
-	return sum
-}
-
-// Prompted reports a pass of the target that computed prompts, of so many tokens in all. Until a drafter has read a text itself, it is
-// taken to need its share of that.
-func (c *Controller) Prompted(nTokens int, seconds float64) {
-	if nTokens > freeLag && seconds > 0 {
-		c.prompt = blend(c.prompt, seconds/float64(nTokens))
-	}
-}
-
-// Ended reports an answer of so many tokens that is over.
-func (c *Controller) Ended(tokens int) { c.lengths.add(tokens) }
-
-// Answer is how many tokens a new answer is expected to get, by the last ones.
-func (c *Controller) Answer() float64 { return c.lengths.left(0) }
 
 // Probing reports whether the last plan is a probe.
 func (c *Controller) Probing() bool { return c.probing }
@@ -259,63 +192,4 @@ func (c *Controller) judge(s *Stream, k, levels, accepted, allowed int) {
 	default:
 		v.context = afterSome
 	}
-}
-
-// Passed reports a pass of decoding requests without prompts: its tokens, requests, committed tokens, and the seconds of
-// the pass and of drafting for it. late is the part of drafting that read texts, which the account of readings pays, unless it
-// was for a probe.
-func (c *Controller) Passed(nTokens, nStreams, committed int, pass, draft, late float64) {
-	if nStreams < 1 || !(pass > 0) {
-		return
-	}
-	if c.probing {
-		late = 0 // what was read for a probe is the probe's cost: many short requests would each have one for nothing
-	}
-	expected, measured := c.pass.At(nTokens), nTokens <= maxCounts && c.Measured(nTokens)
-	c.pass.Observe(nTokens, pass)
-	if c.credit == 0 && expected == 0 {
-		c.start()
-	}
-	if expected > 0 { // what a neighbour on the machine did is not the guesses' fault
-		most := costClip // of a width that nothing is known of
-		if measured {
-			most = 1.5
-		}
-		pass = min(pass, float64(most*expected))
-	}
-	plain := c.pass.At(nStreams)
-	if loss := pass + draft - float64(float64(committed)/float64(nStreams)*plain); c.probing && committed > nStreams && loss > 0 {
-		// Its guesses were right and still too dear, which more probes do not change.
-		c.interval = min(max(c.interval, int(loss/float64(probeShare*plain))), maxInterval)
-	}
-	const keep = 1 - 1.0/rateWeight
-	c.tokens = float64(keep*c.tokens) + float64(committed)/float64(nStreams)*plain
-	c.spent = float64(keep*c.spent) + pass + draft - late
-	c.readings -= late
-	if nTokens == nStreams {
-		c.sincePlain = 0
-		c.earn(float64(earning*plain) - (draft - late))
-		return
-	}
-	c.sincePlain++
-	if !c.probing && c.pays {
-		c.idle = 0
-	}
-	c.earn(float64(float64(committed)/float64(nStreams)*plain) - pass - (draft - late))
-}
-
-// speedup is by how much guessing has shortened decoding lately, at least 1.
-func (c *Controller) speedup() float64 {
-	prior := float64(0.5*rateWeight) * c.pass.At(1)
-	return max(1, (c.tokens+prior)/(c.spent+prior))
-}
-
-// start opens the accounts, once a first T(1) is known.
-func (c *Controller) start() {
-	c.credit, c.readings = float64(startCredit*c.pass.At(1)), float64(maxReadings*c.pass.At(1))
-}
-
-func (c *Controller) earn(seconds float64) {
-	c.credit = min(c.credit+seconds, float64(maxCredit*c.pass.At(1)))
-	c.readings = min(c.readings+seconds, float64(maxReadings*c.pass.At(1)))
 }

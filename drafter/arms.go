@@ -45,8 +45,10 @@ type Stream struct {
 	Depth   int     // the answer: levels at most
 	Arm     int     // the answer: the way to draft, as Budget.Arm numbers it less 1; all parts are the last one
 
-	views  []view // (arms)
-	judged bool   // it has had guesses
+	views  []view  // (arms)
+	judged bool    // it has had guesses
+	tried  bool    // it was one of the first, see introduce
+	begun  float64 // tokens over which reading for it was spread when a plan began it; 0: none has
 
 	levels, best int     // while planning
 	reach        float64 // probability that all levels planned so far are accepted

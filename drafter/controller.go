@@ -27,6 +27,7 @@ type Controller struct {
 	idle       int       // passes in which nothing was worth a guess
 	interval   int       // idle passes before the next probe
 	turn       int       // arm of the last probe
+	trials     int       // requests that introduce has tried beyond its usual bound
 	lengths    lengths   // of answers
 	prompt     float64   // seconds of the target a token of prompts, smoothed
 	rate       float64   // tokens a second that time is worth in the last plan
@@ -41,8 +42,10 @@ const (
 	maxReadings   = 16.0   // T(1) that models may have read in advance of what it gives
 	earning       = 0.0075 // share of plain decoding time that probes may use
 	probeShare    = 0.005  // share of plain decoding time that probes may lose whose guesses are right
+	firstTrials   = 3      // requests of a process that get a guess even if it costs more than guesses may
+	maxTrial      = 6.0    // T(1) that this may take of one alone, of several each its part
 	margin        = 1.02   // a plan must promise this much over plain decoding
-	plainEvery    = 128    // passes with guesses after which one goes without, to measure T(1)
+	plainEvery    = 128    // passes with guesses after which one goes without, to measure T(1); fewer where it is hardly known
 	firstInterval = 4      // idle passes before the first probe
 	maxInterval   = 64
 	tryInterval   = 16   // passes before an arm is tried that was not the best

@@ -47,6 +47,14 @@ func (c *Costs) Set(n int, seconds float64) {
 	c.raw[n-1], c.weight[n-1], c.stale = seconds, max(c.weight[n-1], 2), true
 }
 
+// trust is how well a count is known, from 0 to 1.
+func (c *Costs) trust(n int) float64 {
+	if n < 1 || n > len(c.weight) {
+		return 1
+	}
+	return c.weight[n-1] / fullWeight
+}
+
 // Observe takes in one measurement. Counts beyond the table and times that are not positive are ignored.
 func (c *Costs) Observe(n int, seconds float64) {
 	if n < 1 || n > len(c.raw) || !(seconds > 0) {

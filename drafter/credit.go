@@ -30,7 +30,7 @@ func (c *Controller) Passed(nTokens, nStreams, committed int, pass, draft, late 
 	const keep = 1 - 1.0/rateWeight
 	c.tokens = float64(keep*c.tokens) + float64(committed)/float64(nStreams)*plain
 	c.spent = float64(keep*c.spent) + pass + draft - late
-	c.readings -= late
+	c.readings = max(c.readings-late, -float64(maxReadings*c.pass.At(1)))
 	if nTokens == nStreams {
 		c.sincePlain = 0
 		c.earn(float64(earning*plain) - (draft - late))

@@ -36,8 +36,9 @@ func (c *Controller) Plan(streams []*Stream, plain, extra int) {
 	without := planned{tokens: float64(len(streams) + plain), seconds: c.pass.At(base)}
 	rate := without.tokens / without.seconds
 	c.rate, c.probing, c.width = rate, false, base
-	if c.credit <= 0 || c.sincePlain >= plainEvery {
-		due := c.sincePlain >= plainEvery
+	// A plain pass that is taken to be slower than it is makes guesses look good, and is not corrected while all passes have them.
+	due := float64(c.sincePlain) >= plainEvery*min(1, 1)
+	if c.credit <= 0 || due {
 		if c.sincePlain, c.pays = 0, false; !due {
 			c.introduce(streams, base)
 		}
@@ -45,7 +46,11 @@ func (c *Controller) Plan(streams []*Stream, plain, extra int) {
 	}
 	worth := float64(rate * c.speedup())
 	for _, s := range streams {
-		c.expect(s)
+		if c.expect(s); c.unread(s) > 0 {
+			worth = rate // what guesses have given lately they give no request that is to be read for
+		}
+	}
+	for _, s := range streams {
 		c.choose(s, plain+len(streams)-1, base, worth)
 	}
 	best := c.search(streams, plain, base, worth)
@@ -68,6 +73,7 @@ func (c *Controller) Plan(streams []*Stream, plain, extra int) {
 		s.Depth = s.best
 		s.Guesses = c.nodesOf(s, s.best)
 	}
+	c.begin(streams)
 	if len(streams) == 1 {
 		c.widen(streams[0], base, c.rate)
 	}

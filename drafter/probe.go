@@ -43,12 +43,9 @@ func (c *Controller) probe(streams []*Stream, base int) {
 		return
 	}
 	a := &c.arms[s.Arm]
-	plain, late := c.pass.At(base), 0.0
-	if s.Lag > freeLag {
-		late = float64(float64(s.Lag) * c.ReadSeconds(s))
-		if len(streams) > 1 && late > float64(earning*plain)*float64(c.idle) {
-			return // all would wait while one is read for; what good rounds saved is not for that
-		}
+	plain, late := c.pass.At(base), c.unread(s)
+	if len(streams) > 1 && late > float64(earning*plain)*float64(c.idle) {
+		return // all would wait while one is read for; what good rounds saved is not for that
 	}
 	cost := func(n int) float64 {
 		return c.pass.At(base+c.nodesOf(s, n)) - plain + c.armSeconds(a, n) + late
@@ -70,27 +67,37 @@ func (c *Controller) probe(streams []*Stream, base int) {
 }
 
 // introduce gives a request that has had no guesses yet one or two, whatever the credit: the times of a busy machine are not to
-// keep guesses from a whole request. It happens once a request, and is not to cost all of them more than a third of a pass.
+// keep guesses from a whole request. It happens once a request, and is not to cost all of them more than a third of a pass. The first
+// requests of all may take more of the account of readings for one guess: what a draft is worth has to be seen.
 func (c *Controller) introduce(streams []*Stream, base int) {
 	plain := c.pass.At(base)
 	for _, s := range streams {
 		if s.judged {
 			continue
 		}
+		trial := !s.tried && c.trials < firstTrials
 		for k := range c.arms {
 			a, most := &c.arms[k], min(2, s.Room, c.nMax)
-			switch {
-			case !s.allows(k) || !a.instant && s.Lag > freeLag:
-				continue
-			case k < len(s.Offers) && s.Offers[k] != nil:
+			if k < len(s.Offers) && s.Offers[k] != nil {
 				most = min(most, s.Offers[k].Len())
 			}
+			if !s.allows(k) {
+				continue
+			}
+			s.Arm = k
+			late := c.unread(s)
+			cost := func(n int) float64 { return c.pass.At(base+n) - plain + c.armSeconds(a, n) + late }
 			n := 0
-			for n < most && c.pass.At(base+n+1)-plain+c.armSeconds(a, n+1) <= plain/float64(3*base) {
+			for n < most && cost(n+1) <= plain/float64(3*base) && (a.instant || s.Lag <= freeLag) {
 				n++
 			}
+			c.probing = n > 0
+			if n == 0 && most > 0 && trial && cost(1) <= min(c.readings, maxTrial*c.pass.At(1)/float64(base)) {
+				n, s.tried = 1, true
+				c.trials++
+			}
 			if n > 0 {
-				s.Arm, s.Guesses, s.Depth, c.probing = k, n, n, true
+				s.Guesses, s.Depth = n, n
 				return
 			}
 		}

@@ -1,7 +1,5 @@
 package drafter
 
-import "slices"
-
 // lengths are those of the last answers. How much is still to come of another one decides whether it pays to have a draft model read
 // its prompt: a hundred tokens read cost as much as several tokens decoded, for one more token and for a thousand.
 type lengths struct {
@@ -63,27 +61,50 @@ func (c *Controller) Ended(tokens int) { c.lengths.add(tokens) }
 // Answer is how many tokens a new answer is expected to get, by the last ones.
 func (c *Controller) Answer() float64 { return c.lengths.left(0) }
 
-// catchUp is the seconds that it takes to read for s what its drafters do not know, spread over the tokens that may follow; over all
-// that the answer has room for until a first text was read, which is to be tried once.
-func (c *Controller) catchUp(s *Stream) float64 {
-	if s.Lag <= freeLag {
+// unread is the seconds that it takes to read for s what its drafters do not know: of a request that was guessed for before, what was
+// accepted since is no text to read.
+func (c *Controller) unread(s *Stream) float64 {
+	if s.Lag <= freeLag && s.judged {
 		return 0
 	}
-	tokens := float64(s.Left)
-	if c.haveRead(s) {
-		tokens = min(tokens, c.lengths.left(s.Done))
-	}
-	return float64(float64(s.Lag)*c.ReadSeconds(s)) / max(1, tokens)
+	return float64(s.Lag) * c.ReadSeconds(s)
 }
 
-// haveRead reports whether the drafters of s have read a text.
-func (c *Controller) haveRead(s *Stream) bool {
-	return !slices.ContainsFunc(c.arms[s.Arm].parts, func(i int) bool { return c.parts[i].reads && c.parts[i].lag == 0 })
+// catchUp is unread spread over the tokens that may follow.
+func (c *Controller) catchUp(s *Stream) float64 {
+	seconds := c.unread(s)
+	if s.begun > 0 {
+		return seconds / s.begun
+	}
+	return seconds / c.horizon(s, seconds)
+}
+
+// horizon is how many tokens may pay for so many seconds of reading: as many as answers get, and until one has ended all that there is
+// room for, where the account of readings has half the seconds.
+func (c *Controller) horizon(s *Stream, seconds float64) float64 {
+	tokens := float64(s.Left)
+	if c.lengths.n > 0 || seconds > float64(2*c.readings) {
+		tokens = min(tokens, c.lengths.left(s.Done))
+	}
+	return max(1, tokens)
+}
+
+// begin notes for which requests of a plan that pays texts are to be read. One that has begun goes on, whatever the account has by
+// then: of several at once a part may not pay what all pay together.
+func (c *Controller) begin(streams []*Stream) {
+	for _, s := range streams {
+		switch seconds := c.unread(s); {
+		case seconds == 0:
+			s.begun = 0
+		case s.Guesses > 0 && s.begun == 0:
+			s.begun = c.horizon(s, seconds)
+		}
+	}
 }
 
 // barred reports whether s needs a text read and earlier readings have not paid yet. One that has begun goes on.
 func (c *Controller) barred(s *Stream) bool {
-	return s.Lag > freeLag && c.readings <= 0 && c.ReadSeconds(s) > 0
+	return c.readings <= 0 && s.begun == 0 && c.unread(s) > 0
 }
 
 // readToken is the seconds that a drafter takes for a token of a text; 0 where not even a guess can be made.

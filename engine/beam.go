@@ -50,6 +50,8 @@ type search struct {
 	o    BeamOptions
 	live []*hypothesis
 	done []Beam // at most o.Beams, best first
+	// searched is how many tokens the longest hypotheses have got.
+	searched int
 	beamSpec
 }
 
@@ -122,8 +124,8 @@ func (s *search) end() error {
 	freeAll(s.live)
 	s.live = nil
 	s.endGuesses()
-	if s.stream != nil && len(s.done) > 0 {
-		s.e.beamController(s.o.Beams).Ended(len(s.done[0].IDs))
+	if s.stream != nil {
+		s.e.beamController(s.o.Beams).Ended(s.searched)
 	}
 	for _, b := range s.done {
 		s.r.stats.DecodedTokens += len(b.IDs)
@@ -247,6 +249,7 @@ func (s *search) grow() (more bool, err error) {
 		}
 	}
 	slices.SortStableFunc(all, func(a, b candidate) int { return cmp.Compare(b.sum, a.sum) })
+	s.searched = len(s.live[0].ids) + 1 - len(s.r.Prompt)
 	full := len(s.live[0].ids)+1 >= s.r.limit
 	var next []*hypothesis
 	for rank, c := range all[:min(len(all), 2*s.o.Beams)] {

@@ -233,6 +233,10 @@ func TestBeamsWithoutGuesses(t *testing.T) {
 	r := request(2, 12, 20)
 	want, stats := beamsOf(t, e, r, beams(3, 1))
 	require.Positive(t, stats.Spec.Drafted)
+	require.Equal(t, stats.Spec.Rounds, stats.Spec.Offered[0], "each hypothesis stands for a request in every pass with guesses")
+	for d, n := range stats.Spec.PerDepth {
+		require.GreaterOrEqual(t, stats.Spec.Offered[d], n)
+	}
 	require.Equal(t, 12, stats.PromptTokens)
 	require.Equal(t, 3*20, stats.DecodedTokens)
 	require.Positive(t, stats.Prefill)

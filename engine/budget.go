@@ -1,6 +1,10 @@
 package engine
 
-import "quickdraft/drafter"
+import (
+	"slices"
+
+	"quickdraft/drafter"
+)
 
 // planGuesses sets the budget of every decoding request: what is forced, or what the controller thinks best. It is not asked
 // anew about a request whose models are still reading for the guesses that it wanted.
@@ -16,6 +20,7 @@ func (e *Engine) planGuesses(decoding []*run) {
 		if r.spec.stream == nil {
 			r.spec.stream = drafter.NewStream()
 			r.spec.stream.Only = e.control.arm(r.SpecMethod)
+			r.spec.read.asked = e.known(r)
 		}
 		if n := min(e.forced(r), e.room(r)); n > 0 {
 			r.spec.budget = drafter.Budget{Nodes: n, Depth: n, MinP: r.leastBelief(o), Branch: o.Branch, Arm: r.spec.stream.Only}
@@ -33,6 +38,16 @@ func (e *Engine) planGuesses(decoding []*run) {
 		e.decide(decoding)
 	}
 	e.ration(decoding)
+}
+
+// known is how many of r's tokens the drafter's models need not read, which an earlier request has left in their caches.
+func (e *Engine) known(r *run) (n int) {
+	k, ok := e.control.drafter.(drafter.Keeper)
+	if !ok {
+		return 0
+	}
+	_, _ = e.guarded(func() error { n = k.Known(slices.Clone(r.ids)); return nil }) // one that panics knows nothing
+	return min(max(n, 0), len(r.ids)-1)
 }
 
 // decide has the controller set the budgets that are not forced.

@@ -194,7 +194,7 @@ func (e *Engine) drafted(decoding []*run, took time.Duration) {
 			k.expected += expected
 			if read := c.Seconds - expected; c.Longest > e.few() {
 				if k.c.ReadBy(i, c.Read, read); reads {
-					late = max(late, read)
+					late += max(0, read)
 				}
 			} else {
 				k.c.DraftedBy(i, c.Steps, c.Longest, c.Seconds)

@@ -289,7 +289,7 @@ func TestTheControllerLearnsHowLongAnswersGet(t *testing.T) {
 	require.Less(t, widths[0], fresh-10)
 }
 
-// light is a draft that says of itself that a step reads a tenth of what a pass of the target reads.
+// light is a draft that says of itself how much a step reads.
 type light struct {
 	*drafter.Model
 	bytes int64
@@ -297,16 +297,32 @@ type light struct {
 
 func (d *light) Bytes() int64 { return d.bytes }
 
-// TestNoPromptIsReadForFewTokens has a draft whose share of what the target took for the prompt, 20 ms, is worth four tokens.
+// openLight has a draft whose step reads a part of what a pass of the target reads.
+func openLight(t *testing.T, part int64) (*Engine, *light) {
+	d := &light{}
+	e := openTiny(t, Options{Context: 256, NoPrefix: true, Spec: SpecOptions{Open: func(m *model.Model) (drafter.Drafter, error) {
+		inner, err := withDrafter(t, "draft", nil)(m)
+		d.Model, _ = inner.(*drafter.Model)
+		d.bytes = m.WeightBytes() / part
+		return d, err
+	}}})
+	return e, d
+}
+
+// TestTheFirstRequestsHaveGuessesOfADraft brings a prompt with each, and has the controller decide on a draft that is too dear.
+func TestTheFirstRequestsHaveGuessesOfADraft(t *testing.T) {
+	e, _ := openLight(t, 2)
+	timed(e, func(nTokens int) time.Duration { return time.Millisecond * time.Duration(10+nTokens/5) })
+	for n := range 3 {
+		s, _ := stats(t, e, request(n, 60, 16))
+		require.Positive(t, s.Drafted, "request %d", n)
+	}
+}
+
+// TestNoPromptIsReadForFewTokens has a draft whose share of what the target took for the prompt, 40 ms, is worth eight tokens.
 func TestNoPromptIsReadForFewTokens(t *testing.T) {
 	for _, nOut := range []int{4, 50} {
-		d := &light{}
-		e := openTiny(t, Options{Context: 256, NoPrefix: true, Spec: SpecOptions{Open: func(m *model.Model) (drafter.Drafter, error) {
-			inner, err := withDrafter(t, "draft", nil)(m)
-			d.Model, _ = inner.(*drafter.Model)
-			d.bytes = m.WeightBytes() / 10
-			return d, err
-		}}})
+		e, d := openLight(t, 5)
 		timed(e, func(nTokens int) time.Duration { return time.Millisecond * time.Duration(max(5, nTokens)) })
 		s, _ := stats(t, e, request(1, 200, nOut))
 		read := d.Counts().Fed
@@ -317,5 +333,47 @@ func TestNoPromptIsReadForFewTokens(t *testing.T) {
 			require.Positive(t, s.Drafted)
 			require.Greater(t, read, int64(200))
 		}
+	}
+}
+
+// TestWhatTheDraftKnowsIsNotRead asks for as few tokens again, once the draft has read the prompt for another request.
+func TestWhatTheDraftKnowsIsNotRead(t *testing.T) {
+	for _, name := range []string{"draft", "crossvocab", "hierarchical", "union"} {
+		t.Run(name, func(t *testing.T) {
+			e := openTiny(t, Options{Context: 256, Spec: SpecOptions{Open: func(m *model.Model) (drafter.Drafter, error) {
+				if name != "union" {
+					return withDrafter(t, name, func(c *drafter.Config) { c.Translation = letters(t, 512, 0, 512) })(m)
+				}
+				d, err := withDrafter(t, "draft", nil)(m)
+				return drafter.NewUnion(d, drafter.NewRandom(512, 1)), err
+			}}})
+			k := e.opts.Spec.Drafter.(drafter.Keeper)
+			known := func(ids []int32) (n int) {
+				require.NoError(t, e.do(func() error { n = k.Known(ids); return nil }))
+				return n
+			}
+			r := request(1, 200, 12)
+			require.Zero(t, known(r.Prompt))
+			r.SpecFixed = 2
+			answer(t, e, r)
+			require.Greater(t, known(r.Prompt), 180)
+			require.Less(t, known(r.Prompt), 200, "the last token is computed anew")
+			require.Zero(t, known(request(2, 200, 1).Prompt))
+			require.Zero(t, known(nil))
+			r.SpecFixed = 0
+			var asked int
+			inner := e.forward
+			require.NoError(t, e.do(func() error {
+				e.forward = func(b *model.Batch) (tensor.F32, error) {
+					if len(e.active) == 1 && e.active[0].spec.stream != nil && asked == 0 {
+						asked = e.active[0].spec.read.asked
+					}
+					return inner(b)
+				}
+				return nil
+			}))
+			answer(t, e, r)
+			require.Greater(t, asked, 180)
+		})
 	}
 }

@@ -99,8 +99,8 @@ func countArchs(root string, want map[string]int) error {
 }
 
 func countTokenizers(root string, want map[string]int) error {
-	files, err := filepath.Glob(filepath.Join(root, "tokenizers", "*", "cases.json.gz"))
-	for _, file := range files {
+	found, err := files(filepath.Join(root, "tokenizers", "*", "cases.json.gz"))
+	for _, file := range found {
 		var m struct{ Cases []json.RawMessage }
 		if err := readJSON(file, &m); err != nil {
 			return err
@@ -111,8 +111,8 @@ func countTokenizers(root string, want map[string]int) error {
 }
 
 func countChat(root string, want map[string]int) error {
-	files, err := filepath.Glob(filepath.Join(root, "chat", "*.json.gz"))
-	for _, file := range files {
+	found, err := files(filepath.Join(root, "chat", "*.json.gz"))
+	for _, file := range found {
 		var m struct{ Cases []json.RawMessage }
 		if err := readJSON(file, &m); err != nil {
 			return err
@@ -134,6 +134,11 @@ func countSpeculative(root string, want map[string]int) error {
 		return err
 	}
 	want["speculative"] = len(pairs.Pairs)
+	var theory struct{ Grid, Optimal, Steps []json.RawMessage }
+	if err := readJSON(filepath.Join(root, "speculative", "expectations.json.gz"), &theory); err != nil {
+		return err
+	}
+	want["speculative/expectations"] = len(theory.Grid) + len(theory.Optimal) + len(theory.Steps)
 	type list []struct{ Cases []json.RawMessage }
 	var samplers struct{ Samples, Edges list }
 	err := readJSON(filepath.Join(root, "speculative", "samplers.json.gz"), &samplers)
@@ -144,8 +149,8 @@ func countSpeculative(root string, want map[string]int) error {
 }
 
 func countReal(root string, want map[string]int) error {
-	files, err := filepath.Glob(filepath.Join(root, "real", "*.json.gz"))
-	for _, file := range files {
+	found, err := files(filepath.Join(root, "real", "*.json.gz"))
+	for _, file := range found {
 		var m struct{ Prompts []json.RawMessage }
 		if err := readJSON(file, &m); err != nil {
 			return err
@@ -178,6 +183,15 @@ func countQuants(root string, want map[string]int) error {
 		}
 	}
 	return nil
+}
+
+// files returns those of a pattern, of which there has to be one.
+func files(pattern string) ([]string, error) {
+	found, err := filepath.Glob(pattern)
+	if err == nil && len(found) == 0 {
+		err = fmt.Errorf("no conformance data at %s", pattern)
+	}
+	return found, err
 }
 
 func readJSON(path string, v any) error {

@@ -43,7 +43,7 @@ const (
 	earning       = 0.0075 // share of plain decoding time that probes may use
 	probeShare    = 0.005  // share of plain decoding time that probes may lose whose guesses are right
 	firstTrials   = 3      // requests of a process that get a guess even if it costs more than guesses may
-	maxTrial      = 6.0    // T(1) that this may take of one alone, of several each its part
+	maxTrial      = 12.0   // T(1) that this may take of one alone; less where others wait
 	margin        = 1.02   // a plan must promise this much over plain decoding
 	plainEvery    = 128    // passes with guesses after which one goes without, to measure T(1); fewer where it is hardly known
 	firstInterval = 4      // idle passes before the first probe

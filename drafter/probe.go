@@ -92,7 +92,7 @@ func (c *Controller) introduce(streams []*Stream, base int) {
 				n++
 			}
 			c.probing = n > 0
-			if n == 0 && most > 0 && trial && cost(1) <= min(c.readings, maxTrial*c.pass.At(1)/float64(base)) {
+			if n == 0 && most > 0 && trial && cost(1) <= min(c.readings, maxTrial*c.pass.At(1)/float64(base*base)) {
 				n, s.tried = 1, true
 				c.trials++
 			}

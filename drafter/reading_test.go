@@ -25,7 +25,7 @@ func (r *readers) request(n int) (spent float64) {
 	r.c.SetReads(0)
 	for range n {
 		live = append(live, NewStream())
-		r.c.Prompted(r.prompt, 4*r.token*float64(r.prompt))
+		r.c.Prompted(r.prompt, 4*r.token*float64(r.prompt), 0)
 	}
 	r.asked, r.done = map[*Stream]int{}, map[*Stream]int{}
 	for len(live) > 0 {
@@ -140,7 +140,7 @@ func TestTheFirstRequestsHaveAGuess(t *testing.T) {
 	c := calibrated(dear)
 	c.SetReads(0)
 	c.Drafted(1, 0, 30e-3)
-	c.Prompted(100, 100*4e-3)
+	c.Prompted(100, 100*4e-3, 0)
 	guessed, spent := 0, 0.0
 	for range 20 {
 		s := NewStream()
@@ -244,6 +244,11 @@ func TestReadingsHaveAnAccount(t *testing.T) {
 	}
 	require.Zero(t, next(100))
 	require.Positive(t, next(3), "nothing to read")
+	for c.readings <= 0 {
+		c.Passed(5, 1, 5, cheap(5), 0, 0)
+	}
+	c.Prompted(200, 1, late)
+	require.Zero(t, next(100), "passes with prompts are no exception")
 	for c.readings <= 0 {
 		c.Passed(5, 1, 5, cheap(5), 0, 0)
 	}

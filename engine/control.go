@@ -247,7 +247,7 @@ func (e *Engine) passed(p *plan, took time.Duration) {
 		if !it.tree && it.nTokens > 1 {
 			k.mu.Lock()
 			defer k.mu.Unlock()
-			k.c.Prompted(len(p.batch.Tokens), took.Seconds())
+			k.c.Prompted(len(p.batch.Tokens), took.Seconds(), k.late.Seconds())
 			return
 		}
 	}

@@ -319,11 +319,16 @@ func TestTheFirstRequestsHaveGuessesOfADraft(t *testing.T) {
 	}
 }
 
-// TestNoPromptIsReadForFewTokens has a draft whose share of what the target took for the prompt, 40 ms, is worth eight tokens.
+// TestNoPromptIsReadForFewTokens has a draft whose share of what the target took for the prompt, 80 ms, is worth sixteen tokens.
 func TestNoPromptIsReadForFewTokens(t *testing.T) {
 	for _, nOut := range []int{4, 50} {
-		e, d := openLight(t, 5)
-		timed(e, func(nTokens int) time.Duration { return time.Millisecond * time.Duration(max(5, nTokens)) })
+		e, d := openLight(t, 20)
+		timed(e, func(nTokens int) time.Duration {
+			if nTokens > 8 {
+				return 8 * time.Millisecond * time.Duration(nTokens)
+			}
+			return 5 * time.Millisecond
+		})
 		s, _ := stats(t, e, request(1, 200, nOut))
 		read := d.Counts().Fed
 		if nOut < 10 {

@@ -319,10 +319,10 @@ func TestTheFirstRequestsHaveGuessesOfADraft(t *testing.T) {
 	}
 }
 
-// TestNoPromptIsReadForFewTokens has a draft whose share of what the target took for the prompt, 80 ms, is worth sixteen tokens.
+// TestNoPromptIsReadForFewTokens has a draft whose share of what the target took for the prompt, 64 ms, is worth thirteen tokens.
 func TestNoPromptIsReadForFewTokens(t *testing.T) {
 	for _, nOut := range []int{4, 50} {
-		e, d := openLight(t, 20)
+		e, d := openLight(t, 25)
 		timed(e, func(nTokens int) time.Duration {
 			if nTokens > 8 {
 				return 8 * time.Millisecond * time.Duration(nTokens)

@@ -153,3 +153,19 @@ func TestPredictionOfKnownRounds(t *testing.T) {
 	all.finish()
 	require.InDelta(t, 20, all.Predicted, 1e-9)
 }
+
+// TestAnswersThatDifferAreFound has guesses that change answers: lenience takes whatever is guessed.
+func TestAnswersThatDifferAreFound(t *testing.T) {
+	e, err := engine.Open(filepath.Join(golden.Dir(t, "archs"), "llama3-rope"), engine.Options{Context: 160, Threads: 2, Spec: engine.SpecOptions{
+		Fixed: 3, Lenience: 1e-9, Open: func(m *model.Model) (drafter.Drafter, error) { return drafter.NewRandom(m.Config().Vocab, 1), nil },
+	}})
+	require.NoError(t, err)
+	defer e.Close()
+	o := SpecOptions{Kinds: []string{"chat"}, PerKind: 2, Tokens: 24, Streams: 1, Sampling: sample.Greedy(), EOG: []int32{}, Encode: func(string) ([]int32, error) {
+		return []int32{1, 2, 3, 4}, nil
+	}}
+	res, err := Speculation(t.Context(), e, o)
+	require.NoError(t, err)
+	require.Equal(t, []int{2, 0}, []int{res.All.Answers, res.All.Identical})
+	require.True(t, res.Lossy)
+}

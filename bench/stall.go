@@ -160,7 +160,7 @@ func (s *stallSum) row(nPrompt int) StallRow {
 	}
 	if r.Gaps > 0 {
 		slices.Sort(s.during)
-		r.P99, r.Max = 1e3*s.during[(r.Gaps-1)*99/100], 1e3*s.during[r.Gaps-1]
+		r.P99, r.Max = 1e3*s.during[(99*r.Gaps+99)/100-1], 1e3*s.during[r.Gaps-1]
 	}
 	r.PromptTPS, r.StreamTPS = float64(nPrompt)/r.Seconds, float64(r.Gaps)/r.Seconds
 	return r

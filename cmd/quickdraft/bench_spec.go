@@ -119,10 +119,18 @@ func runBenchSpec(ctx context.Context, f *modelFlags, o bench.SpecOptions, asJSO
 	} else {
 		fmt.Fprintln(stdout, res)
 	}
-	if err == nil && o.Sampling.Temperature == 0 && !res.Lossy && res.All.Identical < res.All.Answers {
-		err = fmt.Errorf("bench spec: %d of %d greedy answers differ with guesses, want none", res.All.Answers-res.All.Identical, res.All.Answers)
+	if err != nil {
+		return err
 	}
-	return err
+	return checkIdentical(res)
+}
+
+// checkIdentical finds greedy answers that guesses changed.
+func checkIdentical(res *bench.SpecResult) error {
+	if all := &res.All; res.Temp == 0 && !res.Lossy && all.Identical < all.Answers {
+		return fmt.Errorf("bench spec: %d of %d greedy answers differ with guesses, want none", all.Answers-all.Identical, all.Answers)
+	}
+	return nil
 }
 
 func benchTheory() *cobra.Command {

@@ -129,7 +129,7 @@ func TestBenchSaysHowItWasMeasured(t *testing.T) {
 		{[]string{"batch", "-n", "16", "-p", "4", "--streams", "2", "-r", "2"}, []string{`(?m)^ +2 +[0-9.]+ +\d+ % `}},
 		{[]string{"batch", "-n", "16", "-p", "4", "--streams", "2", "--stall", "64", "-r", "2"}, []string{`memory .*\(spread \d+ %\)`}},
 		{[]string{"roofline", "-t", "1", "-r", "2"}, []string{`(?m)^ +\d+ +int8 .* \d+ %  [A-Za-z]+`, `(?m)^ +\d+ +128 .* \d+ %$`, `(?m)^chain .*\(spread \d+ %\)`}},
-		{[]string{"spec", "--spec-type", "ngram", "--kinds", "chat", "-n", "4", "--per-kind", "2"}, []string{`(?m)^chat +[0-9.]+ +\d+ % +[0-9.]+ +[0-9.]+x +\d+ % `}},
+		{[]string{"spec", "--spec-type", "ngram", "--kinds", "chat", "-n", "40", "--per-kind", "2"}, []string{`(?m)^chat +[0-9.]+ +\d+ % +[0-9.]+ +[0-9.]+x +\d+ % `}},
 	} {
 		args := append(append([]string{"bench"}, c.args...), "-m", model)
 		os.Args = append([]string{"/bin/quickdraft"}, args...)
@@ -156,4 +156,30 @@ func TestQuantizeCommand(t *testing.T) {
 	require.ErrorContains(t, cmd.Execute(), "q77")
 	cmd.SetArgs([]string{"quantize", t.TempDir(), out, "q8_0"})
 	require.ErrorContains(t, cmd.Execute(), "config.json")
+}
+
+// TestBenchSpecFailsWhereGuessesChangeAnswers has results as a broken engine would give them.
+func TestBenchSpecFailsWhereGuessesChangeAnswers(t *testing.T) {
+	res := &bench.SpecResult{All: bench.SpecRow{Answers: 10, Identical: 10}}
+	require.NoError(t, checkIdentical(res))
+	res.All.Identical = 9
+	require.ErrorContains(t, checkIdentical(res), "1 of 10 greedy answers differ")
+	res.Lossy = true
+	require.NoError(t, checkIdentical(res))
+	res.Lossy, res.Temp = false, 0.7
+	require.NoError(t, checkIdentical(res), "drawn answers may differ")
+}
+
+func TestBenchSpecRepeatsAsAsked(t *testing.T) {
+	t.Setenv("QUICKDRAFT_HOME", t.TempDir())
+	var got struct {
+		All struct {
+			Answers   int `json:"answers"`
+			Identical int `json:"identical_answers"`
+		} `json:"all"`
+	}
+	line := []string{"bench", "spec", "-m", small(t), "--kinds", "chat", "--per-kind", "3", "--streams", "2", "-n", "6", "--rounds", "3", "--json"}
+	require.NoError(t, json.Unmarshal(output(t, line...), &got))
+	require.Equal(t, 2*2*3, got.All.Answers, "two groups of two, three times")
+	require.Equal(t, got.All.Answers, got.All.Identical)
 }

@@ -253,4 +253,8 @@ func TestReadingsHaveAnAccount(t *testing.T) {
 		c.Passed(5, 1, 5, cheap(5), 0, 0)
 	}
 	require.Positive(t, next(100), "they have paid")
+	for range 300 {
+		c.Passed(5, 1, 5, cheap(5), 0, 0)
+	}
+	require.InDelta(t, maxReadings*c.pass.At(1), c.readings, 0.1, "no more than that is saved up")
 }

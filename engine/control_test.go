@@ -367,11 +367,15 @@ func TestWhatTheDraftKnowsIsNotRead(t *testing.T) {
 			require.Zero(t, known(nil))
 			r.SpecFixed = 0
 			var asked int
+			var described [][2]int // what the plan was told, less what is so
 			inner := e.forward
 			require.NoError(t, e.do(func() error {
 				e.forward = func(b *model.Batch) (tensor.F32, error) {
-					if len(e.active) == 1 && e.active[0].spec.stream != nil && asked == 0 {
-						asked = e.active[0].spec.read.asked
+					if r := e.active[0]; r.spec.stream != nil {
+						if asked == 0 {
+							asked = r.spec.read.asked
+						}
+						described = append(described, [2]int{r.spec.stream.Done - r.emitted(), r.spec.stream.Left - 12 + r.emitted()})
 					}
 					return inner(b)
 				}
@@ -379,6 +383,10 @@ func TestWhatTheDraftKnowsIsNotRead(t *testing.T) {
 			}))
 			answer(t, e, r)
 			require.Greater(t, asked, 180)
+			require.NotEmpty(t, described)
+			for _, d := range described {
+				require.Zero(t, d)
+			}
 		})
 	}
 }

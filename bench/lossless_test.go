@@ -69,18 +69,27 @@ func greedyAnswers(t *testing.T, e *engine.Engine, prompts [][]int32, n int, pla
 		require.NoError(t, err)
 		tickets = append(tickets, ticket)
 	}
+	out, _, drafted = readAll(t, tickets)
+	return out, drafted
+}
+
+// readAll reads answers and how each ended, and counts their guesses.
+func readAll(t *testing.T, tickets []*engine.Ticket) (out [][]int32, ends []engine.Finish, drafted int) {
 	for _, ticket := range tickets {
 		var ids []int32
+		var end engine.Finish
 		for tok := range ticket.Tokens() {
 			require.NoError(t, tok.Err)
 			if tok.HasID {
 				ids = append(ids, tok.ID)
 			}
+			if tok.Finish != "" {
+				end = tok.Finish
+			}
 		}
-		out = append(out, ids)
-		drafted += ticket.Stats().Spec.Drafted
+		out, ends, drafted = append(out, ids), append(ends, end), drafted+ticket.Stats().Spec.Drafted
 	}
-	return out, drafted
+	return out, ends, drafted
 }
 
 // TestFiftyTextsOnRandomWeights continues fifty texts, byte by byte, with 1 to 16 guesses of every kind of drafter.
@@ -149,19 +158,14 @@ func TestFiftyTextsOnARealModel(t *testing.T) {
 	}
 }
 
-func one(t *testing.T, e *engine.Engine, r engine.Request, plain bool) (ids []int32) {
+func one(t *testing.T, e *engine.Engine, r engine.Request, plain bool) []int32 {
 	if r.NoSpec = plain; plain {
 		r.SpecFixed = 0
 	}
 	ticket, err := e.Submit(context.Background(), r)
 	require.NoError(t, err)
-	for tok := range ticket.Tokens() {
-		require.NoError(t, tok.Err)
-		if tok.HasID {
-			ids = append(ids, tok.ID)
-		}
-	}
-	return ids
+	out, _, _ := readAll(t, []*engine.Ticket{ticket})
+	return out[0]
 }
 
 // TestThreeRequestsOfAProcessHaveGuesses has the controller decide on texts that repeat themselves, as whoever starts the

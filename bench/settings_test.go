@@ -69,21 +69,7 @@ func answersOf(t *testing.T, e *engine.Engine, requests []engine.Request, fixed 
 		require.NoError(t, err)
 		tickets = append(tickets, ticket)
 	}
-	for _, ticket := range tickets {
-		var ids []int32
-		var end engine.Finish
-		for tok := range ticket.Tokens() {
-			require.NoError(t, tok.Err)
-			if tok.HasID {
-				ids = append(ids, tok.ID)
-			}
-			if tok.Finish != "" {
-				end = tok.Finish
-			}
-		}
-		out, ends, drafted = append(out, ids), append(ends, end), drafted+ticket.Stats().Spec.Drafted
-	}
-	return out, ends, drafted
+	return readAll(t, tickets)
 }
 
 // everyDrafter makes one of each kind; the models of drafts are the target's file once more.

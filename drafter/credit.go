@@ -30,7 +30,7 @@ func (c *Controller) Passed(nTokens, nStreams, committed int, pass, draft, late 
 	const keep = 1 - 1.0/rateWeight
 	c.tokens = float64(keep*c.tokens) + float64(committed)/float64(nStreams)*plain
 	c.spent = float64(keep*c.spent) + pass + draft - late
-	c.readings = max(c.readings-late, -float64(maxReadings*c.pass.At(1)))
+	c.payReading(late)
 	if nTokens == nStreams {
 		c.sincePlain = 0
 		c.earn(float64(earning*plain) - (draft - late))
@@ -52,6 +52,11 @@ func (c *Controller) speedup() float64 {
 // start opens the accounts, once a first T(1) is known.
 func (c *Controller) start() {
 	c.credit, c.readings = float64(startCredit*c.pass.At(1)), float64(maxReadings*c.pass.At(1))
+}
+
+// payReading takes from the account of readings, which has a floor: one long text does not bar those of hundreds of requests.
+func (c *Controller) payReading(seconds float64) {
+	c.readings = max(c.readings-seconds, -float64(maxReadings*c.pass.At(1)))
 }
 
 func (c *Controller) earn(seconds float64) {

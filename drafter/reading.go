@@ -50,7 +50,7 @@ func (c *Controller) ReadSeconds(s *Stream) (sum float64) {
 // Prompted reports a pass of the target that computed prompts, of so many tokens in all, and the seconds that models read texts before
 // it (late, see Passed). Until a drafter has read a text itself, it is taken to need its share of what the target takes.
 func (c *Controller) Prompted(nTokens int, seconds, late float64) {
-	c.readings = max(c.readings-late, -float64(maxReadings*c.pass.At(1)))
+	c.payReading(late)
 	if nTokens > freeLag && seconds > 0 {
 		c.prompt = blend(c.prompt, seconds/float64(nTokens))
 	}

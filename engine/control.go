@@ -207,7 +207,7 @@ func (e *Engine) drafted(decoding []*run, took time.Duration) {
 // ended tells the controller how long r's answer got, which it plans with for those to come.
 func (e *Engine) ended(r *run) {
 	k := &e.control
-	if k.c == nil || r.spec.stream == nil || !e.decides(r) {
+	if r.spec.stream == nil || e.forced(r) > 0 {
 		return
 	}
 	k.mu.Lock()

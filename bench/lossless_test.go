@@ -44,18 +44,30 @@ type deaf struct{}
 func (deaf) Committed([]int32) {}
 func (deaf) Close()            {}
 
-// open is the engine option for a method; the draft model is the target's file once more.
-func open(t *testing.T, method, path string) func(*model.Model) (drafter.Drafter, error) {
+// open is the engine option for a method; the models of drafts are the target's file once more, whose text crossvocab translates.
+func open(t *testing.T, method, path string, x *text.Text) func(*model.Model) (drafter.Drafter, error) {
 	return func(target *model.Model) (drafter.Drafter, error) {
-		c := drafter.Config{Target: target, Guesses: 16}
-		switch method {
-		case "silent":
-			return silent{}, nil
-		case "draft":
+		load := func() *model.Model {
 			m, err := model.Load(path, model.Options{Pool: target.Pool()})
 			require.NoError(t, err)
 			t.Cleanup(func() { _ = m.Close() })
-			c.Draft, c.KVTokens = m, 2048
+			return m
+		}
+		c := drafter.Config{Target: target, Guesses: 16, KVTokens: 4096}
+		switch method {
+		case "silent":
+			return silent{}, nil
+		case "draft", "draft+suffix":
+			c.Draft = load()
+		case "hierarchical":
+			c.Bigger = load()
+		case "crossvocab":
+			spelled := drafter.Text{File: path, Size: x.Tokenizer.VocabSize(), Bytes: x.Tokenizer.Bytes, Special: x.Tokenizer.IsSpecial, Encode: func(s string) []int32 {
+				return x.Tokenizer.Encode(s, tokenizer.EncodeOptions{})
+			}}
+			tr, err := drafter.NewTranslation(spelled, spelled)
+			require.NoError(t, err)
+			c.Draft, c.Translation = load(), tr
 		}
 		return drafter.New(method, c)
 	}
@@ -107,7 +119,7 @@ func TestFiftyTextsOnRandomWeights(t *testing.T) {
 	for _, method := range []string{"silent", "draft", "ngram", "suffix", "adversarial", "layerskip", "lookahead"} {
 		for n := 1; n <= 16; n++ {
 			o := engine.Options{Context: 128, KVTokens: 4096, Threads: 1 + n%2, MaxRunning: []int{1, 8}[n/2%2]}
-			o.Spec = engine.SpecOptions{NMax: n, Fixed: n, Open: open(t, method, path)}
+			o.Spec = engine.SpecOptions{NMax: n, Fixed: n, Open: open(t, method, path, nil)}
 			e, err := engine.Open(path, o)
 			require.NoError(t, err)
 			if want == nil {
@@ -142,7 +154,7 @@ func TestFiftyTextsOnARealModel(t *testing.T) {
 	for i, method := range methods {
 		nMax := 1 + (3*i+i/4)%16
 		e, err := engine.Open(path, engine.Options{
-			Context: 512, KVTokens: 2048, Threads: 1 + i%2, MaxRunning: 8, Spec: engine.SpecOptions{NMax: 16, Open: open(t, method, path)},
+			Context: 512, KVTokens: 2048, Threads: 1 + i%2, MaxRunning: 8, Spec: engine.SpecOptions{NMax: 16, Open: open(t, method, path, nil)},
 		})
 		require.NoError(t, err)
 		for at := i; at < n; at += len(methods) {
@@ -182,7 +194,7 @@ func TestThreeRequestsOfAProcessHaveGuesses(t *testing.T) {
 
 // leastDrafted answers three requests with a fresh engine and returns the fewest guesses that one of them had.
 func leastDrafted(t *testing.T, path string, x *text.Text) int {
-	e, err := engine.Open(path, engine.Options{Context: 512, Spec: engine.SpecOptions{Open: open(t, "suffix", path)}})
+	e, err := engine.Open(path, engine.Options{Context: 512, Spec: engine.SpecOptions{Open: open(t, "suffix", path, nil)}})
 	require.NoError(t, err)
 	defer e.Close()
 	var drafted []int

@@ -7,7 +7,6 @@ import (
 
 	"quickdraft/drafter"
 	"quickdraft/engine"
-	"quickdraft/model"
 	"quickdraft/sample"
 	"quickdraft/text"
 	"quickdraft/text/tokenizer"
@@ -72,33 +71,6 @@ func answersOf(t *testing.T, e *engine.Engine, requests []engine.Request, fixed 
 	return readAll(t, tickets)
 }
 
-// everyDrafter makes one of each kind; the models of drafts are the target's file once more.
-func everyDrafter(t *testing.T, method, path string, x *text.Text) func(*model.Model) (drafter.Drafter, error) {
-	return func(target *model.Model) (drafter.Drafter, error) {
-		load := func() *model.Model {
-			m, err := model.Load(path, model.Options{Pool: target.Pool()})
-			require.NoError(t, err)
-			t.Cleanup(func() { _ = m.Close() })
-			return m
-		}
-		c := drafter.Config{Target: target, Guesses: 16, KVTokens: 4096, Seed: 1}
-		switch method {
-		case "draft", "draft+suffix":
-			c.Draft = load()
-		case "hierarchical":
-			c.Bigger = load()
-		case "crossvocab":
-			spelled := drafter.Text{File: path, Size: x.Tokenizer.VocabSize(), Bytes: x.Tokenizer.Bytes, Special: x.Tokenizer.IsSpecial, Encode: func(s string) []int32 {
-				return x.Tokenizer.Encode(s, tokenizer.EncodeOptions{})
-			}}
-			tr, err := drafter.NewTranslation(spelled, spelled)
-			require.NoError(t, err)
-			c.Draft, c.Translation = load(), tr
-		}
-		return drafter.New(method, c)
-	}
-}
-
 // TestEverySettingOnARealModel has eight requests at once, with penalties, biases, masks, stops and ends, for which every drafter
 // guesses in chains and trees.
 func TestEverySettingOnARealModel(t *testing.T) {
@@ -107,7 +79,7 @@ func TestEverySettingOnARealModel(t *testing.T) {
 	for i, method := range []string{"draft", "ngram", "suffix", "adversarial", "random", "layerskip", "lookahead", "hierarchical", "crossvocab", "draft+suffix"} {
 		t.Run(method, func(t *testing.T) {
 			o := engine.Options{Context: 512, KVTokens: 4096, Threads: 1 + i%2, MaxRunning: 8}
-			o.Spec = engine.SpecOptions{NMax: 16, Open: everyDrafter(t, method, path, x)}
+			o.Spec = engine.SpecOptions{NMax: 16, Open: open(t, method, path, x)}
 			if takes, _ := drafter.TakesOf(method); takes.Branch {
 				o.Spec.Branch = 3
 			}
